@@ -31,6 +31,8 @@ def test_conformance(
     record_property("cases", summary.cases)
     record_property("failures", summary.failed)
     record_property("open", summary.open)
+    record_property("waived", sorted(summary.waived.items()))
+    record_property("ran", unit.overload)
     record_property("fired", sorted(conformance.fired))
     record_property("notes", summary.notes)
     record_property("notices", [(notice.kind, notice.text) for notice in summary.notices])

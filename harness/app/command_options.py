@@ -157,6 +157,7 @@ def _add_comparison(add: Callable[..., None]) -> None:
     add("--shard", metavar="I/N", help="run only part I of N: 3/8; `conformance merge` joins the parts")
     add("--shard-parts", metavar="FILE", help="with --shard: FILE has the units of every part, as JSON")
     add("--baseline", metavar="DIR", help="fail only on regressions from the baseline in DIR")
+    add("--waivers", metavar="FILE", help="failures that this TOML file expects do not count; see the user guide")
     add("--update-baseline", action="store_true", help="after the run, write its outcomes to --baseline DIR")
 
 

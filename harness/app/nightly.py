@@ -67,6 +67,7 @@ class NightOptions:
         history: Number of runs on the dashboard.
         keep: Which runs stay in the dataset, as (option, number) of `conformance dataset keep`; empty for all.
         baseline: What the night is compared with; None for `BASELINE` if it is there, else the last run of the dataset.
+        waivers: The file of failures that are expected; None for none.
         link: The dashboard's address, for the summary.
         webhook: Where the message is posted; "" for nowhere.
         pytest: Further options of `pytest harness`.
@@ -92,6 +93,7 @@ class NightOptions:
     history: int = 30
     keep: tuple[tuple[str, int], ...] = ()
     baseline: Path | None = None
+    waivers: Path | None = None
     link: str = ""
     webhook: str = ""
     pytest: tuple[str, ...] = ()
@@ -180,7 +182,11 @@ class Nightly:
         for path in self.baseline():
             # Cases that differ are run again, so that a flaky one does not fail the gate.
             options += ["--baseline", path]
-        return options
+        return [*options, *self.waivers()]
+
+    def waivers(self) -> list[object]:
+        """Return the option that names the file of waivers, if there is one."""
+        return ["--waivers", self.given.waivers] if self.given.waivers else []
 
     def conformance_run(self, name: str, options: list[object]) -> None:
         """Run `conformance run` in its own process group, so that its children end with it."""
@@ -220,7 +226,7 @@ class Nightly:
         against = self.against()
         for run in merged:
             for expected in against:
-                options = ("--fail-on", "regression", "--markdown")
+                options = ("--fail-on", "regression", "--markdown", *self.waivers())
                 means = {0: "nothing is worse", 1: "something is worse, or missing"}
                 self.conformance("gate", "diff", expected, run, *options, to="gate.md", means=means)
             self.look_into(run)
@@ -264,6 +270,7 @@ class Nightly:
         options = [part for path in against for part in ("--against", path)]
         options += [part for path in self.history() for part in ("--earlier", path)]
         options += ["--link", self.given.link] if self.given.link else []
+        options += list(map(str, self.waivers()))
         for run in merged:
             self.conformance("summary", "summary", run, *options, "--chat-out", message, to=page.name)
         broken = "; ".join(f"{step.name}: {step.message}" for step in self.steps if step.failed)

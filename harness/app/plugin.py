@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from harness.coverage.report import coverage_report
 from harness.coverage.seen_pairs import tried_report
 from harness.coverage.survey import Survey
 from harness.gate.diff_inputs import BaselineComparison
+from harness.gate.waivers import Waivers
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import read_replay
 from harness.plan.options import Options, UsageProblem
@@ -30,6 +32,7 @@ from harness.present.changed_text import changed_lines
 from harness.present.github_annotations import github_annotations
 from harness.present.session_lines import Afterwords, ProgressLine, header
 from harness.present.terminal_summary import print_summary
+from harness.present.waiver_text import waiver_lines
 from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.reproduce.shrink_session import default_seconds, shrink_after_run
@@ -192,6 +195,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             timeout=given.timeout or float("inf"),
             memory_limit=int(given.memory_limit * 2**30),
             baseline=baseline_option.expected(given),
+            waivers=Waivers.read(Path(given.waivers) if given.waivers else None),
             joins=RunInfo.from_json(joined["run"]) if joined else None,
             worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
         )
@@ -296,6 +300,8 @@ class _Follower:
         self.fired: set[str] = set()
         self.notes: dict[str, None] = {}
         self.gate = gate
+        self.waived: Counter[int] = Counter()
+        self.ran: set[str] = set()
         self.afterwords = Afterwords()
         self.surveys: list[Survey] = []
         self.not_reached: list[str] = []
@@ -317,6 +323,8 @@ class _Follower:
         self.fired.update(properties.get("fired", ()))
         self.notes.update(dict.fromkeys(properties.get("notes", ())))
         self.gate.add(properties)
+        self.waived.update(dict(properties.get("waived", ())))
+        self.ran.add(properties.get("ran", ""))
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         if "survey" in properties:
             self.surveys.append(parse_data(Survey, properties["survey"]))
@@ -464,6 +472,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
             console.print(part, soft_wrap=True)
+    if config.option.waivers and follower is not None:
+        waivers = Waivers.read(Path(config.option.waivers))
+        for line in waiver_lines(waivers.uses(follower.waived, follower.ran)):
+            terminalreporter.write_line(line)
     for label in _idle_rules(config):
         terminalreporter.write_line(f"ERROR: no case of the run called the rule {label}", red=True)
     if follower is not None:

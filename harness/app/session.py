@@ -26,6 +26,7 @@ from harness.core.invocation import MODEL, Invocation
 from harness.core.route import route_label
 from harness.gate.baseline.file import Baseline, make_baseline
 from harness.gate.baseline.recheck import Rechecked, recheck
+from harness.gate.waivers import NO_WAIVERS, Waivers
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.generate.regressions.remember import Memory, Remembered
 from harness.generate.sources.corpus import FromCorpus
@@ -50,9 +51,12 @@ class UnitSummary:
         notices: Messages for the user from the sources of the cases.
         notes: Messages for the user about the converters that took part.
         remembered: Changes of the corpus.
+        waived: Number of a waiver → failing cases that met it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waivers: Waivers = NO_WAIVERS) -> None:
+        self._waivers = waivers
+        self.waived: Counter[int] = Counter()
         self.compared: Rechecked | None = None
         self.verdicts = 0
         self.outcomes: Counter[str] = Counter()
@@ -69,8 +73,13 @@ class UnitSummary:
             self.verdicts += 1
             self._cases.add((verdict.case_id, verdict.exported_invocation))
             self.outcomes[verdict.outcome.value] += 1
+            waiver = self._waivers.meeting(verdict)
+            if waiver is not None:
+                self.waived[waiver] += 1
             if verdict.is_open:
                 self.open += 1
+            elif waiver is not None and self._waivers.excuses(verdict):
+                continue
             elif verdict.outcome.is_failure:
                 key = f"{verdict.backend}: {verdict.outcome} at {verdict.stage}: {verdict.signature}"
                 count, case_id = self._failures.get(key, (0, verdict.case_id))
@@ -107,6 +116,7 @@ class Session:
         timeout: Seconds per step of a batch.
         memory_limit: Bytes that the worker process may use.
         baseline: The baseline to compare with. A failure that it expects does not count as a failure.
+        waivers: Failures that are expected in addition, and do not count.
         joins: A run that another process began, which this one adds to as `worker`.
         worker: Names this process's parts of the record.
         rule_files: The user's rule files, for readers of the run.
@@ -125,6 +135,7 @@ class Session:
         timeout: float = 120.0,
         memory_limit: int = 4 * 2**30,
         baseline: Baseline | None = None,
+        waivers: Waivers = NO_WAIVERS,
         joins: RunInfo | None = None,
         worker: str = "main",
         rule_files: Sequence[Path] = (),
@@ -148,7 +159,7 @@ class Session:
         self._without: RunWriter | None = None
         if plan.rules:
             self._without = RunWriter(self.rule_free_results, self.run_info, worker)
-        self._baseline = baseline
+        self._baseline, self._waivers = baseline, waivers
         #: Labels of the rules that took part in a case so far.
         self.fired: set[str] = set()
 
@@ -180,7 +191,7 @@ class Session:
         return self._record(unit, self._writer, self._baseline)
 
     def _record(self, unit: Unit, writer: RunWriter, baseline: Baseline | None = None) -> UnitSummary:
-        summary = UnitSummary()
+        summary = UnitSummary(self._waivers)
         seen: list[Verdict] = []
         # The corpus remembers the main run only.
         memory = _memory(unit) if writer is self._writer else None
@@ -205,7 +216,7 @@ class Session:
         summary.notes += self._supervisor.notes
         if baseline is not None:
             found = make_baseline(self.run_info, {})
-            summary.compared = recheck(baseline, found, seen, unit, self._supervisor)
+            summary.compared = recheck(baseline, found, seen, unit, self._supervisor, self._waivers)
         return summary
 
     def leave_out(self, units: Iterable[Unit]) -> None:

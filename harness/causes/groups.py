@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.cause import CAUSE_COLUMNS, RootCause
-from harness.causes.known_issues import KnownIssue, call
+from harness.causes.failure_match import call_text
+from harness.causes.known_issues import KnownIssue
 from harness.causes.model_use import Pair, model_use
 from harness.causes.priority import callers_of_failure, failing_pairs, failure_priority
 from harness.causes.rows import PROBLEMS, CodedRows, each_problem
@@ -71,7 +72,7 @@ class OrdinaryFailures:
     @cached_property
     def call(self) -> str:
         """The smallest invocation as a person would write it."""
-        return call(self.invocation)
+        return call_text(self.invocation)
 
 
 class GroupKind(StrEnum):
@@ -162,7 +163,7 @@ class FailureGroup:
     @cached_property
     def call(self) -> str:
         """The smallest invocation as a person would write it."""
-        return call(self.minimal.invocation if self.minimal else self.invocation)
+        return call_text(self.minimal.invocation if self.minimal else self.invocation)
 
     @property
     def ordinary_cases(self) -> int:

@@ -31,7 +31,7 @@ DRIFT = 4.0
 
 
 class ChangeKind(StrEnum):
-    """The change of one case; `FLAKY` means that it is known to end in two ways."""
+    """The change of one case; `FLAKY`: it is known to end in two ways; `WAIVED`: it is worse, as a waiver expects."""
 
     REGRESSED = "regressed"
     FAILS_OTHERWISE = "fails differently"
@@ -41,6 +41,7 @@ class ChangeKind(StrEnum):
     NEW = "new"
     GONE = "gone"
     FLAKY = "flaky"
+    WAIVED = "waived"
     UNCHANGED = "unchanged"
 
     @property

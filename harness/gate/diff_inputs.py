@@ -14,11 +14,20 @@ from typing import TypeAlias
 from harness.compare.verdict import BEFORE_BACKEND
 from harness.core.route import route_label
 from harness.gate.baseline.file import DEFAULT, Baseline, baseline_of_run, is_baseline, read_baseline, read_revision
-from harness.gate.baseline.gate import BaselineFinding, CellDifference, Draws, compare, draws, other_options
+from harness.gate.baseline.gate import (
+    BaselineFinding,
+    CellDifference,
+    Draws,
+    compare,
+    draws,
+    mark_waived,
+    other_options,
+)
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import Diff, compare_runs, version_changes, why
 from harness.gate.run_request import last_of_kind, requested, shown_first
-from harness.record import layout
+from harness.gate.waivers import COLUMNS as WAIVER_COLUMNS, NO_WAIVERS, Waivers, WaiverUse
+from harness.record import layout, store
 from harness.record.layout import ResultsError
 from harness.record.progress import completeness
 from harness.record.run_info import JSON, newest
@@ -85,6 +94,7 @@ class BaselineComparison:
         other: Number of cells that were compared statistically.
         total: Number of cells of the baseline.
         missing: A line on what the second side did not run although it was planned; nothing is known of that.
+        waivers: What became of each waiver.
     """
 
     differences: Sequence[ReportedDifference]
@@ -95,6 +105,7 @@ class BaselineComparison:
     other: int = 0
     total: int = 0
     missing: str = ""
+    waivers: tuple[WaiverUse, ...] = ()
 
     @property
     def counts(self) -> dict[BaselineFinding, int]:
@@ -232,18 +243,18 @@ def _chosen(parent: Path, like: Path | None, later: bool) -> Path:
     return chosen.directory
 
 
-def compare_as_fits(before: Side, after: Side) -> Found:
+def compare_as_fits(before: Side, after: Side, waivers: Waivers = NO_WAIVERS) -> Found:
     """Compare case by case if the runs have the same cases, otherwise by cell, as `compare_sides` does."""
     if before.run is not None and after.run is not None:
-        diff = compare_runs(before.run, after.run)
+        diff = compare_runs(before.run, after.run, waivers=waivers)
         new, gone = (diff.counts[k] + diff.unasked[k] for k in (ChangeKind.NEW, ChangeKind.GONE))
         # With another seed, only a few cases of tiny domains coincide, and all others are new or gone.
         if diff.compared and diff.compared >= min(new, gone):
             return diff
-    return compare_sides(before, after)
+    return compare_sides(before, after, waivers)
 
 
-def compare_sides(before: Side, after: Side) -> BaselineComparison:
+def compare_sides(before: Side, after: Side, waivers: Waivers = NO_WAIVERS) -> BaselineComparison:
     """Compare two sides by operator, dtype, converter and backend.
 
     Operators for which a run lacks verdicts are left out, since some of a cell's cases do not represent it.
@@ -258,11 +269,17 @@ def compare_sides(before: Side, after: Side) -> BaselineComparison:
     same = sum(a.digest == b.digest for a, b in known)
     # A run of some operators does not concern the others; baselines are complete.
     differences = compare(was, now, whole=before.run is None and after.run is None)
+    uses: list[WaiverUse] = []
+    if waivers.entries and after.run is not None:
+        lenient = _remove(baseline_of_run(after.run, waivers), lacking)
+        differences = mark_waived(differences, compare(was, lenient))
+        uses = waivers.excuse_rows(store.read(after.run, WAIVER_COLUMNS, encoded=True))[1]
     result = comparison(was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same)
     return replace(
         result,
         missing=progress[1].summary if progress[1] is not None else "",
         options={**options, **result.options},
+        waivers=tuple(uses),
     )
 
 

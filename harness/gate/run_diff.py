@@ -24,6 +24,7 @@ from harness.gate.case_changes import (
     compare_cases,
 )
 from harness.gate.run_request import requested
+from harness.gate.waivers import COLUMNS as WAIVER_COLUMNS, NO_WAIVERS, Waivers, WaiverUse
 from harness.record import store
 from harness.record.dictionary_encoding import (
     Numbers,
@@ -104,6 +105,7 @@ class Diff:
         options: Requests that differ: name → before and after.
         unasked: Cases of one run that the other was not asked to run: `NEW` → of the second run, `GONE` → of the first.
             They are not changes and not in `counts`.
+        waivers: What became of each waiver.
     """
 
     counts: Mapping[ChangeKind, int]
@@ -112,6 +114,7 @@ class Diff:
     missing: str = ""
     options: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     unasked: Mapping[ChangeKind, int] = field(default_factory=dict)
+    waivers: tuple[WaiverUse, ...] = ()
 
     @property
     def compared(self) -> int:
@@ -124,7 +127,7 @@ class Diff:
         return any(self.counts[change] for change in ChangeKind if change.is_worse)
 
 
-def compare_runs(before: Path, after: Path) -> Diff:
+def compare_runs(before: Path, after: Path, *, waivers: Waivers = NO_WAIVERS) -> Diff:
     """Compare two runs and summarise the changes by overload, converter, backend and shape mode.
 
     Cases that a run planned but did not run, or was not asked to run, are not changes. If each run has a single route
@@ -133,9 +136,15 @@ def compare_runs(before: Path, after: Path) -> Diff:
     progress = completeness(after)
     lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: progress.unfinished}
     versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
-    tables, routes_differ = _unify_routes([store.read(run, COLUMNS, encoded=True) for run in (before, after)])
+    columns = COLUMNS if not waivers.entries else list(dict.fromkeys([*COLUMNS, *WAIVER_COLUMNS]))
+    tables, routes_differ = _unify_routes([store.read(run, columns, encoded=True) for run in (before, after)])
     rows, first = pa.concat_tables(tables).unify_dictionaries(), tables[0].num_rows
-    changes = _changes(rows, first, read_flaky(before) | read_flaky(after))
+    flaky, uses = read_flaky(before) | read_flaky(after), list[WaiverUse]()
+    changes = _changes(rows, first, flaky)
+    if waivers.entries:
+        excused, uses = waivers.excuse_rows(tables[1])
+        lenient = _changes(pa.concat_tables([tables[0], excused]).unify_dictionaries(), first, flaky)
+        changes = replace(changes, change=_waived(changes.change, lenient.change))
     was, now = changes.before, np.where(changes.after < 0, -1, changes.after + first)
     row = np.where(now < 0, was, now)
     kept = np.ones(len(row), dtype=bool)
@@ -176,7 +185,14 @@ def compare_runs(before: Path, after: Path) -> Diff:
         reason = why(versions, converter, backend, other)
         overloads.append(OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason))
     total = Counter({CHANGES[kind]: int(n) for kind, n in enumerate(np.bincount(change)) if n})
-    return Diff(total, tuple(overloads), versions, progress.summary, options, unasked)
+    return Diff(total, tuple(overloads), versions, progress.summary, options, unasked, tuple(uses))
+
+
+def _waived(change: Numbers, lenient: Numbers) -> Numbers:
+    """Return the kinds of change, of which those are waived that are no worse where excused cases count as passing."""
+    worse = np.array([kind.is_worse for kind in CHANGES])
+    waived: Numbers = np.where(worse[change] & ~worse[lenient], CHANGES.index(ChangeKind.WAIVED), change)
+    return waived
 
 
 def _unify_routes(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.causes.cause import root_cause
+from harness.causes.failure_match import call_text
 from harness.causes.groups import minimal_data
-from harness.causes.known_issues import KnownIssue, call
+from harness.causes.known_issues import KnownIssue
 from harness.compare.case_problems import parse_problems
 from harness.compare.output_comparison import parse_excuses
 from harness.compare.verdict import Outcome, Verdict
@@ -109,7 +110,7 @@ class CaseView:
         return {
             "run": str(self.run),
             "case_id": self.case_id,
-            "call": call(self.invocation),
+            "call": call_text(self.invocation),
             "torch": _torch_call(self.invocation),
             "invocation": self.invocation,
             "versions": self.versions,
@@ -200,7 +201,7 @@ def render(view: CaseView) -> Iterator[RenderableType]:
     """Render the case for a terminal, part by part."""
     first = view.verdicts[0]
     yield Text.assemble((f"case {view.case_id}", "bold"), f"  {first.family}  {first.dtype}")
-    yield shown(call(view.invocation), style="cyan")
+    yield shown(call_text(view.invocation), style="cyan")
     yield Text()
     model = model_word(view.run, (first.overload,))
     if model is None and Route.parse(first.converter).converter not in EXPORTED:
@@ -219,7 +220,7 @@ def render(view: CaseView) -> Iterator[RenderableType]:
         yield Text(
             f"Minimal case {minimal.minimal_id}, {route_label(minimal.converter, minimal.backend)}", style="bold"
         )
-        yield shown(call(minimal.invocation), style="cyan")
+        yield shown(call_text(minimal.invocation), style="cyan")
         yield from (Padding(shown(sentence), (0, 0, 0, 2)) for sentence in minimal.matters)
         yield Padding(shown(minimal.message, limit=400), (0, 0, 0, 2))
         yield from _copied(_torch_call(minimal.invocation))
@@ -297,7 +298,7 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
         yield from _place(row, 6)
         yield Padding(shown(evidence_of_row(problem)), (0, 0, 0, 6))
     if verdict.exported_invocation:
-        yield Padding(shown(f"exported with: {call(verdict.exported_invocation)}"), (0, 0, 0, 2))
+        yield Padding(shown(f"exported with: {call_text(verdict.exported_invocation)}"), (0, 0, 0, 2))
 
 
 def _owner(row: Mapping[str, Any]) -> str:

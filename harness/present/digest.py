@@ -27,6 +27,7 @@ from harness.core.route import route_label
 from harness.core.text import count, listed, markdown_cell, plain
 from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
 from harness.gate.run_diff import Diff
+from harness.gate.waivers import NO_WAIVERS, Waivers
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
 from harness.present.composition_text import composition, render_composition
 from harness.present.failures_text import kinds_text, render_inaccuracies
@@ -178,13 +179,16 @@ class Digest:
         return changes.summary(self.found) if isinstance(self.found, Diff) else ""
 
 
-def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) -> Digest:
+def digest(
+    run: Path, against: str | None = None, earlier: Sequence[Path] = (), waivers: Waivers = NO_WAIVERS
+) -> Digest:
     """Sum up a run, compared with a run, a baseline or a git revision, as `conformance diff` takes it.
 
     Args:
         run: The run.
         against: What it is compared with.
         earlier: Other runs, whose root causes are counted along with its own.
+        waivers: Failures that are expected, and so are not worse.
 
     Raises:
         ResultsError: one of them cannot be read.
@@ -207,7 +211,7 @@ def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) 
         columns=tuple(_columns(matrix.matrix(rows), weighted, set(there.unfinished))),
         groups=defects,
         against=side.name if side else "",
-        found=compare_as_fits(side, own) if side else None,
+        found=compare_as_fits(side, own, waivers) if side else None,
         fallbacks=tuple(fallbacks(run)),
         use=tuple(real_use(run)),
         reach=tuple(onnx_reach(run)),

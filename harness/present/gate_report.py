@@ -10,6 +10,7 @@ from harness.core.text import count
 from harness.gate.baseline.gate import BaselineFinding, Draws
 from harness.gate.diff_inputs import NOTHING_COMPARED, BaselineComparison, ReportedDifference
 from harness.present.report import Note, Report, Row, Section
+from harness.present.waiver_text import waiver_data, waiver_lines
 
 _STYLES = {
     BaselineFinding.REGRESSION: "bold red",
@@ -65,6 +66,7 @@ def _row(one: ReportedDifference) -> Row:
 
 
 def _conclusions(found: BaselineComparison, advice: str) -> Iterator[Note]:
+    yield from map(Note, waiver_lines(found.waivers))
     if found.missing:
         yield Note(f"not checked: {found.missing}", "bold red")
     if not found.compared:
@@ -97,4 +99,5 @@ def comparison_data(found: BaselineComparison) -> dict[str, Any]:
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "options": {name: {"before": a, "after": b} for name, (a, b) in found.options.items()},
         "differences": to_data(found.differences),
+        "waivers": waiver_data(found.waivers),
     }

@@ -10,6 +10,7 @@ from harness.core.text import count
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import CaseChange, Diff, OverloadChanges
 from harness.present.report import Note, Report, Row, Section
+from harness.present.waiver_text import waiver_data, waiver_lines
 
 #: The kinds that are listed, most urgent first. Unchanged cases are only counted.
 ORDER = tuple(change for change in ChangeKind if change is not ChangeKind.UNCHANGED)
@@ -44,7 +45,7 @@ def report(found: Diff, title: str = "") -> Report:
         before=both,
         differences={**found.options, **found.versions},
         sections=tuple(_sections(found)),
-        after=(*missing, *map(Note, not_requested(found)), Note(summary(found))),
+        after=(*missing, *map(Note, (*not_requested(found), *waiver_lines(found.waivers), summary(found)))),
     )
 
 
@@ -80,6 +81,7 @@ def diff_data(found: Diff) -> dict[str, Any]:
         "not_requested": {str(kind): number for kind, number in found.unasked.items()},
         "compared": found.compared,
         "missing": found.missing,
+        "waivers": waiver_data(found.waivers),
         "options": {name: {"before": a, "after": b} for name, (a, b) in found.options.items()},
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "overloads": [

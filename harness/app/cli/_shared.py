@@ -194,6 +194,13 @@ def selecting(*names: str) -> Callable[[_Command], _Command]:
     return decorate
 
 
+def waivers_option(function: _Command) -> _Command:
+    """Add ``--waivers FILE``, which the function gets as `waivers`: a `Path`, or None."""
+    kind = click.Path(exists=True, dir_okay=False, path_type=Path)
+    words = "Failures that this TOML file expects are not worse; the user guide describes it."
+    return click.option("--waivers", type=kind, metavar="FILE", help=words)(function)
+
+
 def names_option(flag: str, parameter: str, help_text: str) -> Callable[[_Command], _Command]:
     """Return a repeatable option for names, which the function gets as `parameter`."""
     return click.option(flag, parameter, multiple=True, metavar="NAME", help=help_text)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._shared import emit, example, json_option, print_json, statuses, warn_if_incomplete
+from harness.app.cli._shared import (
+    emit,
+    example,
+    json_option,
+    print_json,
+    statuses,
+    waivers_option,
+    warn_if_incomplete,
+)
 
 if TYPE_CHECKING:
     from harness.gate.diff_inputs import Found
@@ -21,6 +30,7 @@ SECTION = "gate"
         "conformance diff",
         "conformance diff results/MONDAY results/TUESDAY",
         "conformance diff golden/baseline results/RUN --fail-on regression",
+        "conformance diff golden/baseline results/RUN --fail-on regression --waivers waivers.toml",
         "conformance diff HEAD~1 golden/baseline --markdown",
         "conformance diff v1.0:golden/baseline results/RUN --json",
     )
@@ -37,6 +47,7 @@ SECTION = "gate"
     type=click.Choice(["regression", "change"]),
     help="Exit with status 1 if something is worse, or if anything changed.",
 )
+@waivers_option
 @json_option
 @click.pass_context
 def command(
@@ -45,6 +56,7 @@ def command(
     after: str | None,
     markdown: bool,
     fail_on: str | None,
+    waivers: Path | None,
     as_json: bool,
 ) -> None:
     """Show the changes from BEFORE to AFTER, in which versions, and why, as far as that is known.
@@ -62,19 +74,20 @@ def command(
     Cases that AFTER planned and did not run (a lost shard, a killed session) are reported as not checked, not as a
     change. Cases that one of two runs was not asked for (another operator, converter or backend) are counted apart.
 
-    With --json: counts, not_requested, compared, missing, versions, options, and overloads (case by case) or
-    differences.
+    With --json: counts, not_requested, compared, missing, versions, options, waivers, and overloads (case by case)
+    or differences.
     """
     from harness.gate.case_changes import ChangeKind
     from harness.gate.diff_inputs import compare_as_fits, find_sides
     from harness.gate.run_diff import Diff
+    from harness.gate.waivers import Waivers
     from harness.present import gate_report as gate, report as reports, run_changes as changes
 
     first, second = find_sides(before, after)
     for side in (first, second):
         if side.run is not None:
             warn_if_incomplete(side.run)
-    found = compare_as_fits(first, second)
+    found = compare_as_fits(first, second, Waivers.read(waivers))
     if isinstance(found, Diff):
         if as_json:
             print_json(changes.diff_data(found))

@@ -47,6 +47,7 @@ def command() -> None:
 @click.option(
     "--baseline", default="golden/baseline", show_default=True, metavar="DIR", help="Where the baseline is kept."
 )
+@click.option("--waivers", metavar="FILE", help="A file of failures that are expected.")
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @click.option(
     "--to",
@@ -63,6 +64,7 @@ def github(
     converters: tuple[str, ...],
     backends: tuple[str, ...],
     baseline: str,
+    waivers: str | None,
     force: bool,
     root: Path,
 ) -> None:
@@ -72,9 +74,9 @@ def github(
     keeps one comment up to date and uploads a page. The nightly one runs everything, keeps the runs, and makes a
     baseline when it is started by hand.
     """
-    for file in rules:
+    for file in (*rules, *([waivers] if waivers else [])):
         if not (root / file).is_file():
-            raise click.UsageError(f"--rules {file}: no such file in {root}")
+            raise click.UsageError(f"{file}: no such file in {root}")
     selection = [word for name in converters for word in ("--converter", name)]
     selection += [word for name in backends for word in ("--backend", name)]
     rule_words = [word for file in rules for word in ("--rules", file)]
@@ -82,6 +84,7 @@ def github(
         "INSTALL": " ".join(_installed(install, root)),
         "BASELINE": shlex.quote(baseline.rstrip("/")),
         "OPTIONS": shlex.join([*selection, *rule_words]),
+        "WAIVERS": shlex.join(["--waivers", waivers] if waivers else []),
         "SELECTION": shlex.join(selection),
         "RULES": shlex.join(rule_words),
     }

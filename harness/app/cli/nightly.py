@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.app.cli._shared import directory_option, example, statuses
+from harness.app.cli._shared import directory_option, example, statuses, waivers_option
 
 SECTION = "run"
 
@@ -80,6 +80,7 @@ def _number(name: str, default: int, text: str) -> Callable[[_Command], _Command
 @directory_option(
     "--baseline", "Compare with this. Default: golden/baseline if it exists, or the dataset's last run of this kind."
 )
+@waivers_option
 @directory_option("--out", "Write here.", "nightly")
 @click.option("--link", default="", metavar="URL", help="The dashboard's address, for the summary.")
 @click.option(

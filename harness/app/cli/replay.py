@@ -142,12 +142,12 @@ def _is(case: Any, verdict: Verdict) -> bool:
 
 
 def _parts(again: Again, verdict: Verdict) -> Iterator[RenderableType]:
-    from harness.causes.known_issues import call
+    from harness.causes.failure_match import call_text
     from harness.present.case_report import verdict_table
     from harness.present.evidence import evidence_of_row
 
     yield Text.assemble((f"case {verdict.case_id}", "bold"))
-    yield shown(call(verdict.invocation), style="cyan")
+    yield shown(call_text(verdict.invocation), style="cyan")
     yield verdict_table([verdict])
     for text in verdict.message.splitlines()[:12]:
         yield shown(f"  {text}")
@@ -179,7 +179,7 @@ def _plain(value: Any) -> Any:
 
 
 def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
-    from harness.causes.known_issues import call
+    from harness.causes.failure_match import call_text
     from harness.present.case_report import verdict_data
 
     outputs = _outputs(again, verdict)
@@ -191,7 +191,7 @@ def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
 
     return {
         "case_id": verdict.case_id,
-        "call": call(verdict.invocation),
+        "call": call_text(verdict.invocation),
         "invocation": verdict.invocation,
         "verdict": verdict_data(verdict),
         "expected": values(outputs and outputs.expected),

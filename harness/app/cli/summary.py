@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._shared import example, file_option, json_option, print_json, run_argument, statuses
+from harness.app.cli._shared import (
+    example,
+    file_option,
+    json_option,
+    print_json,
+    run_argument,
+    statuses,
+    waivers_option,
+)
 from harness.core.documents import json_text
 from harness.record import layout
 
@@ -38,6 +46,7 @@ SECTION = "look"
 @click.option("--chat", is_flag=True, help="Print a chat message, as the JSON that webhooks expect.")
 @file_option("--chat-out", "Also write the chat message to FILE.")
 @click.option("--link", default="", metavar="URL", help="Link of the dashboard, for the message.")
+@waivers_option
 @json_option
 def command(
     run: Path,
@@ -46,6 +55,7 @@ def command(
     chat: bool,
     chat_out: Path | None,
     link: str,
+    waivers: Path | None,
     as_json: bool,
 ) -> None:
     """Sum up a run in Markdown: the passing, missing and worse results, and the worst failures.
@@ -56,9 +66,10 @@ def command(
     With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, fallbacks,
     causes, against, worse, differences.
     """
+    from harness.gate.waivers import Waivers
     from harness.present import digest
 
-    found = digest.digest(run, against, earlier)
+    found = digest.digest(run, against, earlier, Waivers.read(waivers))
     if chat_out is not None:
         with layout.replacing(chat_out) as temporary:
             temporary.write_text(json_text(digest.chat(found, link)) + "\n", encoding="utf-8")

@@ -18,6 +18,7 @@ from harness.core.documents import parse_data, parse_json, to_json
 from harness.gate.baseline.cell_text import decode, encode
 from harness.gate.baseline.cells import BaselineCell, CellKey, scope
 from harness.gate.baseline.count_cells import COLUMNS, DRAWN_SOURCES, cells_in
+from harness.gate.waivers import COLUMNS as WAIVER_COLUMNS, NO_WAIVERS, Waivers
 from harness.record import layout, store
 from harness.record.json_lines import read_flaky
 from harness.record.layout import ResultsError, reason
@@ -83,10 +84,13 @@ def make_baseline(info: RunInfo, cells: Mapping[CellKey, BaselineCell]) -> Basel
     )
 
 
-def baseline_of_run(results_dir: Path) -> Baseline:
-    """Return a recorded run as the expectation for later ones."""
+def baseline_of_run(results_dir: Path, waivers: Waivers = NO_WAIVERS) -> Baseline:
+    """Return a recorded run as the expectation for later ones; cases that waivers excuse count as passing."""
     info = read_run_info(results_dir)
-    drawn = store.read(results_dir, COLUMNS, pc.field("source").isin(DRAWN_SOURCES), encoded=True)
+    columns = COLUMNS if not waivers.entries else tuple(dict.fromkeys((*COLUMNS, *WAIVER_COLUMNS)))
+    drawn = store.read(results_dir, columns, pc.field("source").isin(DRAWN_SOURCES), encoded=True)
+    if waivers.entries:
+        drawn, _ = waivers.excuse_rows(drawn)
     cells = cells_in(drawn, read_flaky(results_dir))
     return make_baseline(info, {cell.key: cell for cell in cells})
 

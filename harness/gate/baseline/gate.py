@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -46,7 +46,7 @@ class BaselineFinding(StrEnum):
     differently. `DRIFT`: cases pass, but errors have grown by more than the factor `DRIFT`. `FLAKY`: a case ended in
     two ways. `IMPROVEMENT`: an expected failure passes. `WITHIN_CHANCE`: failures of cases that the baseline does not
     have, explained by chance. `NEW_CELL`, `GONE`: one side lacks the cases. `MACHINE`: the baseline's versions do the
-    same on this machine, or other kernels of the same version explain it.
+    same on this machine, or other kernels of the same version explain it. `WAIVED`: a waiver expects the failures.
     """
 
     REGRESSION = "regression"
@@ -57,6 +57,7 @@ class BaselineFinding(StrEnum):
     NEW_CELL = "not in the baseline"
     GONE = "no longer run"
     MACHINE = "this machine"
+    WAIVED = "waived"
     WITHIN_CHANCE = "within chance"
 
     @property
@@ -284,6 +285,29 @@ def _compare_statistically(
         if probability(many, before.passing, more, now.passing) < CHANCE:
             yield difference(BaselineFinding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
             break
+
+
+def mark_waived(raw: Sequence[CellDifference], lenient: Sequence[CellDifference]) -> list[CellDifference]:
+    """Return differences from a baseline, of which those that waivers explain are marked.
+
+    Args:
+        raw: The differences of all cases.
+        lenient: The differences if excused cases count as passing.
+    """
+
+    def key(difference: CellDifference) -> tuple[object, ...]:
+        return difference.keys, difference.failure.kind if difference.failure is not None else None
+
+    left = {key(difference): difference for difference in lenient if difference.finding.fails}
+    marked = [
+        replace(difference, finding=BaselineFinding.WAIVED)
+        if difference.finding.fails and key(difference) not in left
+        else left.pop(key(difference), difference)
+        if difference.finding.fails
+        else difference
+        for difference in raw
+    ]
+    return [*marked, *left.values()]
 
 
 def probability(few: int, of_few: int, many: int, of_many: int) -> float:

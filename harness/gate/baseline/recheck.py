@@ -11,8 +11,9 @@ from harness.gate.baseline.cells import CellKey, key_of, kind_of, passes
 from harness.gate.baseline.count_cells import DRAWN_SOURCES, cells_of, code_of
 from harness.gate.baseline.error_bounds import bound, format_bound
 from harness.gate.baseline.file import Baseline
-from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
+from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare, mark_waived
 from harness.gate.case_changes import DRIFT
+from harness.gate.waivers import NO_WAIVERS, Waivers, as_open
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
@@ -42,7 +43,12 @@ class Rechecked:
 
 
 def recheck(
-    expected: Baseline, found: Baseline, verdicts: Sequence[Verdict], unit: Unit, supervisor: Supervisor
+    expected: Baseline,
+    found: Baseline,
+    verdicts: Sequence[Verdict],
+    unit: Unit,
+    supervisor: Supervisor,
+    waivers: Waivers = NO_WAIVERS,
 ) -> Rechecked:
     """Compare a unit with what is expected of it, and run unexpected cases again.
 
@@ -52,11 +58,16 @@ def recheck(
         verdicts: The unit's verdicts.
         unit: The unit.
         supervisor: Runs it again.
+        waivers: The failures that are expected in addition.
     """
+    lenient = [as_open(verdict) if waivers.excuses(verdict) else verdict for verdict in verdicts]
+
+    def compared(rows: Sequence[Verdict], flaky: Collection[CaseKey]) -> list[CellDifference]:
+        return compare(expected, replace(found, cells={cell.key: cell for cell in cells_of(rows, flaky)}))
 
     def differences(flaky: Collection[CaseKey]) -> list[CellDifference]:
-        cells = cells_of(verdicts, flaky)
-        return compare(expected, replace(found, cells={cell.key: cell for cell in cells}))
+        raw = compared(verdicts, flaky)
+        return mark_waived(raw, compared(lenient, flaky)) if lenient != list(verdicts) else raw
 
     known = [(expected.cells[cell.key], cell) for cell in cells_of(verdicts) if cell.key in expected.cells]
     same = sum(before.digest == now.digest for before, now in known)

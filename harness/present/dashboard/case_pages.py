@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.cause import CAUSE_COLUMNS, root_cause
+from harness.causes.failure_match import call_text
 from harness.causes.groups import FAILED
-from harness.causes.known_issues import call
 from harness.compare.verdict import Outcome
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.text import strip_escapes
@@ -102,7 +102,7 @@ def _case(
     found = {
         "operator": first["overload"],
         "dtype": first["dtype"],
-        "call": texts.number(call(first["invocation"])),
+        "call": texts.number(call_text(first["invocation"])),
         "rows": [_row(row, texts) for row in rows],
     }
     if not is_gap and (torch := _torch(first["invocation"])):

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from harness.causes.failure_match import call_text
 from harness.causes.groups import FailureGroup
-from harness.causes.known_issues import call
 from harness.compare.diagnosis import recorded_difference
 from harness.compare.output_comparison import parse_excuses
 from harness.compare.verdict import SPEC, Outcome, Stage
@@ -214,7 +214,7 @@ def _graphs(overload: str, rows: Rows, graphs: Mapping[tuple[str, str], Graph]) 
             "text": graph.text if graph else "",
             "nodes": list(graph.node_types) if graph else [],
             "case": graph.case_id if graph else "",
-            "call": "" if shown is None else call(rows["invocation"][shown]),
+            "call": "" if shown is None else call_text(rows["invocation"][shown]),
         }
 
 
@@ -261,7 +261,7 @@ class _Cases:
         return {
             "id": case_id,
             "dtype": columns["dtype"][first],
-            "call": call(columns["invocation"][first]),
+            "call": call_text(columns["invocation"][first]),
             "rows": [
                 {
                     **{name: columns[name][row] for name in _ENDED},
