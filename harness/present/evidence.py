@@ -13,7 +13,8 @@ from harness.causes.cause import RootCause
 from harness.causes.groups import FailureGroup
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, DIVERGENCE, NO_DIVERGENCE, OTHERWISE, Diagnosis, Testimony
 from harness.compare.faults import Fault
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.problem_kinds import PROBLEMS
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, TRANSFORM, UNKNOWN, Outcome, Stage
 from harness.core.route import EXPORTED, FILE, GRAPH
 from harness.present.model_run_text import divergence_sentence, model_run_sentences
 
@@ -491,3 +492,15 @@ def group_data(group: FailureGroup) -> dict[str, Any]:
 
 #: Symptoms that are the same for every defect ("values", "killed by SIGSEGV"): only the place tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
+
+
+def stable_ids() -> dict[str, dict[str, str]]:
+    """Return the ids of the record by kind, each with a sentence, which may have placeholders."""
+    return {
+        "outcomes": {str(outcome): ("failure" if outcome.is_failure else "") for outcome in Outcome},
+        "stages": {str(stage): "" for stage in Stage},
+        "blames": dict.fromkeys((CONVERTER, TRANSFORM, BACKEND, PYTORCH, SPEC, UNKNOWN), ""),
+        "rules": dict(sorted(RULES.items())),
+        "faults": dict(sorted((str(fault), FAULTS.get(fault, "")) for fault in Fault)),
+        "problems": dict.fromkeys(PROBLEMS, ""),
+    }

@@ -202,7 +202,7 @@ def test_show_tells_everything_of_a_case(run: Path) -> None:
         assert part in done.output
     printed = answered("show", case_id, "--run", run, status=1)
     assert list(printed) == [
-        *("run", "case_id", "call", "torch", "invocation", "versions", "verdicts", "minimal", "known")
+        *("schema", "run", "case_id", "call", "torch", "invocation", "versions", "verdicts", "minimal", "known")
     ]
     assert {verdict["backend"] for verdict in printed["verdicts"]} == {"ort-cpu", "onnx-reference"}
 

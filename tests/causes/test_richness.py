@@ -42,7 +42,8 @@ def test_a_case_kept_from_an_earlier_run_is_not_found_again(tmp_path: Path) -> N
 def test_a_case_of_each_cause_is_kept_in_a_file_that_a_run_takes(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "one", celu="generated", erf="corpus"), make_run(tmp_path / "two", celu="generated")]
     file = tmp_path / "known.jsonl"
-    assert answered("corpus", *runs, "--out", file) == {"out": str(file), "runs": 2, "cases": 2, "operators": 2}
+    expected = {"schema": "corpus/1", "out": str(file), "runs": 2, "cases": 2, "operators": 2}
+    assert answered("corpus", *runs, "--out", file) == expected
     kept = [entry.invocation for entry in read_contents(file).entries]
     assert kept == [unary("aten.celu.default", [1.0]), unary("aten.erf.default", [1.0])]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from harness.app.cli._group import conformance
+from harness.present.json_documents import DOCUMENTS, json_schema
 
 
 def entered(*words: str | Path) -> Result:
@@ -29,8 +32,21 @@ def typed(*words: str | Path, status: int | Container[int] = 0) -> Result:
 
 
 def answered(*words: str | Path, status: int | Container[int] = 0) -> Any:
-    """Return what a command prints with ``--json``."""
-    return json.loads(typed(*words, "--json", status=status).stdout)
+    """Return what a command prints with ``--json``, which must be as its schema says and have nothing else."""
+    data = json.loads(typed(*words, "--json", status=status).stdout)
+    name, _, version = data["schema"].partition("/")
+    assert int(version) == DOCUMENTS[name].version
+    closed_validator(name).validate(data)
+    return data
+
+
+@cache
+def closed_validator(name: str) -> Draft202012Validator:
+    """Return a validator of a document that takes no field that its schema does not name."""
+    schema = json_schema(name)
+    for definition in schema["$defs"].values():
+        definition["additionalProperties"] = False
+    return Draft202012Validator(schema)
 
 
 def checked(*words: str | Path, status: int = 0) -> dict[str, Any]:

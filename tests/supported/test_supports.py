@@ -61,7 +61,7 @@ def test_a_dtype_is_that_of_the_model(tmp_path: Path) -> None:
     file = tmp_path / "models.py"
     file.write_text("import torch\ndef make(): return torch.nn.Linear(4, 3), (torch.randn(2, 4),)\n")
     found = supports(f"{file}:make", "--dtype", "float16", "--json")
-    (answer,) = json.loads(found.stdout)
+    (answer,) = json.loads(found.stdout)["answers"]
     assert [(call["overload"], call["dtype"]) for call in answer["calls"]] == [("aten.linear.default", "float16")]
     assert found.exit_code == 0
 

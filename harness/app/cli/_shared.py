@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -66,9 +66,11 @@ def say_step(step: str) -> None:
     click.echo(f"… {step}", err=True)
 
 
-def print_json(data: Any) -> None:
-    """Print for programs."""
-    click.echo(json_text(data))
+def print_json(name: str, data: Mapping[str, Any]) -> None:
+    """Print a document of `harness.present.json_documents` for programs."""
+    from harness.present.json_documents import with_schema
+
+    click.echo(json_text(with_schema(name, data)))
 
 
 def example(*lines: str) -> str:

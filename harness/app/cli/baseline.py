@@ -62,7 +62,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
         "kept": len(whole.cells) - len(made.cells),
     }
     if as_json:
-        print_json(summary)
+        print_json("baseline", summary)
         return
     emit(
         Text(

@@ -119,6 +119,7 @@ def _rerun_words(case: str, run: str | None, rules: tuple[Path, ...]) -> list[st
 def _report(package: str, change: Change, as_json: bool) -> None:
     if as_json:
         print_json(
+            "bisect",
             {
                 "package": package,
                 "tried": [
@@ -128,7 +129,7 @@ def _report(package: str, change: Change, as_json: bool) -> None:
                 "before": change.before or None,
                 "after": change.after or None,
                 "between": list(change.between),
-            }
+            },
         )
     elif change.after:
         click.echo(f"{package} {change.after} changed the verdict:")

@@ -78,7 +78,7 @@ def command(words: tuple[str, ...], out: str | None, windows: bool, run: str | N
     uses = [operator_uses(capture, looked_up) for capture in captures]
     if as_json:
         found = [capture_data(c, u, looked_up) for c, u in zip(captures, uses, strict=True)]
-        print_json({"saved": str(path), "entries": len(entries), "models": found})
+        print_json("capture", {"saved": str(path), "entries": len(entries), "models": found})
         return
     for one, its in zip(captures, uses, strict=True):
         emit(*render_capture(one, its, looked_up), Text())
@@ -106,7 +106,7 @@ def _keep_windows(names: Sequence[str], out: str | None, as_json: bool) -> None:
     except (UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        print_json({"saved": str(path), "entries": count})
+        print_json("capture", {"saved": str(path), "entries": count})
         return
     emit(Text(f"{count} programs kept in {path}"))
     emit(line(f"{layout.run_command()} --source corpus:{path}"))

@@ -263,6 +263,7 @@ class Shown:
     survives: bool
     report: Report
     data: Mapping[str, Any]
+    document: str = "check"
 
 
 def _show(shown: Shown, page: Path | None, as_json: bool) -> None:
@@ -278,7 +279,7 @@ def _show(shown: Shown, page: Path | None, as_json: bool) -> None:
         except OSError as error:
             raise click.ClickException(f"cannot write {page}: {error.strerror}") from None
     if as_json:
-        print_json(shown.data)
+        print_json(shown.document, shown.data)
     else:
         emit(report.render(shown.report))
 
@@ -298,4 +299,4 @@ def _measure_headroom(request: CheckRequest, supervisor: Supervisor) -> Shown:
     check_word(word)
     measured = find_headroom(ModelSource(word, AS_MADE, request.given), route, supervisor)
     report = headroom_report(measured, model_name(word), backend)
-    return Shown(not measured.problem, report, headroom_data(measured))
+    return Shown(not measured.problem, report, headroom_data(measured), "headroom")

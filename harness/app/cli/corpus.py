@@ -39,7 +39,7 @@ def command(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     write_entries(out, kept)
     operators = len({entry.overload for entry in kept})
     if as_json:
-        print_json({"out": str(out), "runs": len(runs), "cases": len(kept), "operators": operators})
+        print_json("corpus", {"out": str(out), "runs": len(runs), "cases": len(kept), "operators": operators})
         return
     found = f"{count(len(kept), 'case')} of {count(operators, 'operator')}"
     emit(Text(f"{found}, from {count(len(runs), 'run')}, in {out}"))

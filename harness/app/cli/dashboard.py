@@ -50,7 +50,8 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     seconds = round(time.perf_counter() - started, 1)
     if as_json:
         aside = [{"name": one.name, "message": one.message} for one in site.aside]
-        print_json({"site": str(out), "runs": site.runs, "aside": aside, "seconds": seconds, "summary": site.summary})
+        data = {"site": str(out), "runs": site.runs, "aside": aside, "seconds": seconds, "summary": site.summary}
+        print_json("dashboard", data)
     else:
         for one in site.aside:
             click.echo(f"set aside: {one.name}: {one.message}", err=True)

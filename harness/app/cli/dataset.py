@@ -75,7 +75,7 @@ def add(ctx: click.Context, runs: tuple[Path, ...], dataset: str, replace: bool,
         if not as_json:
             _say(done[-1])
     if as_json:
-        print_json({"added": [_addition_data(one) for one in done]})
+        print_json("dataset-add", {"added": [_addition_data(one) for one in done]})
     ctx.exit(int(not all(one.result.is_there for one in done)))
 
 
@@ -93,11 +93,12 @@ def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
     runs = contents.select(last=last)
     if as_json:
         print_json(
+            "dataset-list",
             {
                 "runs": [_entry_data(run) for run in runs],
                 "damaged": [{"run_id": bad.run_id, "reason": bad.reason} for bad in contents.damaged],
                 "set_aside": [_aside_data(aside) for aside in contents.aside],
-            }
+            },
         )
         return
     if runs:
@@ -134,7 +135,7 @@ def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_j
         target.remove(run)
     if as_json:
         data = {side: [{"run_id": run.info.run_id, "bytes": run.bytes} for run in runs] for side, runs in sides.items()}
-        print_json({**data, "deleted": delete})
+        print_json("dataset-keep", {**data, "deleted": delete})
         return
     verb = "removed" if delete else "would be removed"
     for run in contents.runs:
@@ -190,10 +191,11 @@ def fetch(
         click.echo(f"left out: {_damage(bad, to)}", err=True)
     if as_json:
         print_json(
+            "dataset-fetch",
             {
                 "fetched": [{"run_id": run_id, "path": str(path)} for run_id, path in fetched],
                 "damaged": [_damage_data(bad, to) for bad, to in moved],
-            }
+            },
         )
     else:
         for _, path in fetched:
@@ -217,7 +219,7 @@ def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> N
     target = Dataset(dataset)
     found = [(bad, _set_aside(target, bad) if set_aside else None) for bad in target.check()]
     if as_json:
-        print_json({"damaged": [_damage_data(bad, to) for bad, to in found]})
+        print_json("dataset-check", {"damaged": [_damage_data(bad, to) for bad, to in found]})
     else:
         for bad, to in found:
             emit(line(_damage(bad, to), "bold red"))

@@ -90,7 +90,7 @@ def command(
     found = compare_as_fits(first, second, Waivers.read(waivers))
     if isinstance(found, Diff):
         if as_json:
-            print_json(changes.diff_data(found))
+            print_json("diff", changes.diff_data(found))
         elif markdown:
             click.echo(reports.markdown(changes.report(found, f"Conformance: {first.name} → {second.name}")), nl=False)
         else:
@@ -98,7 +98,7 @@ def command(
         changed = any(n for change, n in found.counts.items() if change is not ChangeKind.UNCHANGED)
         ctx.exit(_status(fail_on, found, worse=found.regressed, changed=changed))
     if as_json:
-        print_json(gate.comparison_data(found))
+        print_json("diff", gate.comparison_data(found))
     elif markdown:
         click.echo(reports.markdown(gate.report(found, f"Conformance: {first.name} → {second.name}")), nl=False)
     else:

@@ -58,7 +58,7 @@ def command(ctx: click.Context, seconds: float, as_json: bool) -> None:
             tests, failures = run_self_test(seconds)
         problems += failures
     if as_json:
-        print_json(doctor_data(installation, tests, problems))
+        print_json("doctor", doctor_data(installation, tests, problems))
     else:
         emit(render(doctor_report(installation, tests, problems), limit=100))
     ctx.exit(int(bool(problems)))

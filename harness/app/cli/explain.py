@@ -62,7 +62,7 @@ def command(
     except (UnknownOperator, UnknownName) as error:
         raise click.UsageError(str(error)) from None
     if as_json:
-        print_json(found.to_data())
+        print_json("explain", found.to_data())
     else:
         emit(*render(found))
     ctx.exit(int(bool(found.missing)))

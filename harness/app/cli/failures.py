@@ -80,6 +80,7 @@ def command(
     some = groups if limit == 0 else groups[:limit]
     if as_json:
         print_json(
+            "failures",
             {
                 "run": str(run),
                 "missing": missing,
@@ -90,7 +91,7 @@ def command(
                 },
                 "inaccuracies": [dataclasses.asdict(one) for one in inexact],
                 "no_longer_failing": [one.to_data() for one in gone],
-            }
+            },
         )
     elif as_markdown:
         click.echo(markdown(groups, limit or None), nl=False)

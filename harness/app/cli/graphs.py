@@ -49,7 +49,7 @@ def command(run: Path, ops: tuple[str, ...], again: bool, timeout: float, as_jso
     overloads = set(operators_matching(ops, known, f"in {run}")) if ops else None
     written = write_evidence(run, overloads=overloads, again=again, timeout=timeout)
     if as_json:
-        print_json({"run": str(run), **dataclasses.asdict(written)})
+        print_json("graphs", {"run": str(run), **dataclasses.asdict(written)})
         return
     for label, why in written.failed.items():
         click.echo(f"not made: {label}: {why}", err=True)

@@ -56,6 +56,7 @@ def command(
     verdicts = store.read(out, ["case_id"]).num_rows
     if as_json:
         print_json(
+            "merge",
             {
                 "run": str(out),
                 "run_id": merged.info.run_id,
@@ -63,7 +64,7 @@ def command(
                 "complete": there.complete,
                 "set_aside": list(merged.set_aside),
                 "shards": [{name: getattr(part, name) for name in _SHARD} for part in there.parts],
-            }
+            },
         )
         ctx.exit(int(not there.complete))
     for message in merged.set_aside:

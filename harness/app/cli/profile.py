@@ -27,7 +27,7 @@ def command(file: Path, run: Path, as_json: bool) -> None:
 
     An operator is PASS, FAIL, UNSUPPORTED, NOT_RUN, or EXCLUDED if the profile does not claim it.
 
-    With --json: a list of backend, overload, outcome, compared, failing, example.
+    With --json: claims, a list of backend, overload, outcome, compared, failing, example.
     """
     from harness.generate.case_library import load_onnx_cases
     from harness.plan.options import UsageProblem
@@ -41,7 +41,7 @@ def command(file: Path, run: Path, as_json: bool) -> None:
         raise click.UsageError(str(problem)) from None
     claims = read_claims(run, profile)
     if as_json:
-        print_json([claim.to_data() for claim in claims])
+        print_json("profile", {"claims": [claim.to_data() for claim in claims]})
     else:
         emit(*claims_table(claims, excluded=len(known) - len(profile.dtypes)))
     raise SystemExit(0 if all(map(is_kept, claims)) else 1)

@@ -97,7 +97,7 @@ def command(
         raise click.UsageError(str(error)) from None
     failing = [verdict for verdict in found if verdict.outcome.is_failure]
     if as_json:
-        print_json({"cases": [_data(again, verdict) for verdict in found], "still_failing": len(failing)})
+        print_json("replay", {"cases": [_data(again, verdict) for verdict in found], "still_failing": len(failing)})
     else:
         for verdict in found:
             emit(*_parts(again, verdict))

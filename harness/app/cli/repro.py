@@ -301,6 +301,7 @@ def _report(written: Written, path: Path | None, as_json: bool) -> None:
             raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
     if as_json:
         print_json(
+            "repro",
             {
                 "script": written.script,
                 "issue": written.text if written.text != written.script else None,
@@ -310,7 +311,7 @@ def _report(written: Written, path: Path | None, as_json: bool) -> None:
                 "exit_status": checked.exit_status if checked else None,
                 "output": checked.output + checked.errors if checked else None,
                 "known": [known.to_data() for known in written.known],
-            }
+            },
         )
         return
     click.echo(written.text if path is None else f"wrote {path}", nl=path is not None)

@@ -61,7 +61,7 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         status = pytest_main(given, directory)
     run = directory.path or _newest()
-    print_json({"exit_status": status, **_summary(run if run is not None and run != before else None)})
+    print_json("run", {"exit_status": status, **_summary(run if run is not None and run != before else None)})
     ctx.exit(status)
 
 
@@ -77,7 +77,7 @@ def _start_cluster_run(given: list[str]) -> int:
         click.echo(f"Error: {error}", err=True)
         return 4
     if as_json:
-        print_json({"exit_status": status, **_summary(run)})
+        print_json("run", {"exit_status": status, **_summary(run)})
     return status
 
 

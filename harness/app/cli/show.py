@@ -43,7 +43,7 @@ def command(ctx: click.Context, case_id: str, run: Path, lines: bool, as_json: b
     if lines:
         view = case.add_suspects(view)
     if as_json:
-        print_json(view.to_data())
+        print_json("show", view.to_data())
     else:
         emit(*case.render(view))
     ctx.exit(int(view.failed))

@@ -74,8 +74,8 @@ def command(
         with layout.replacing(chat_out) as temporary:
             temporary.write_text(json_text(digest.chat(found, link)) + "\n", encoding="utf-8")
     if as_json:
-        print_json(digest.digest_data(found))
+        print_json("summary", digest.digest_data(found))
     elif chat:
-        print_json(digest.chat(found, link))
+        click.echo(json_text(digest.chat(found, link)))
     else:
         click.echo(digest.markdown(found, link), nl=False)

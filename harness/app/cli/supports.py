@@ -71,7 +71,7 @@ def command(
 
     Supported: all pass. Partly: some do. Unsupported: none does. Unknown: PyTorch takes no such call.
 
-    With --json: a list of answers, each with asked, converter, backend, level, problem and calls.
+    With --json: answers, each with asked, converter, backend, level, problem and calls.
     """
     if page is not None:
         require_writable(page)
@@ -85,7 +85,7 @@ def command(
     with contextlib.redirect_stdout(sys.stderr):
         answers = [_answer(word, converter, backend, dtype, opset) for word in asked]
     if as_json:
-        print_json([answer.to_data() for answer in answers])
+        print_json("supports", {"answers": [answer.to_data() for answer in answers]})
     else:
         from harness.present import report
         from harness.present.support_report import support_report

@@ -78,7 +78,7 @@ def command(
             "rows": [dataclasses.asdict(row) for row in rows],
             "excused": [one.to_data() for one in excused],
         }
-        print_json({"run": str(run), **about, **data})
+        print_json("tolerance", {"run": str(run), **about, **data})
         return
     emit(tolerance.render(rows, limit or None))
     if excused:

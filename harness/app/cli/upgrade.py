@@ -75,7 +75,7 @@ def command(
     compared = attribute_to_machine(compared, baseline, run.with_name(f"{run.name}-earlier"), _RELEASES, more)
     title = "What the upgrade changed" if compared.versions else "No version differs from the baseline's"
     if as_json:
-        print_json({**gate.comparison_data(compared), "run": str(run), "accepted": accept})
+        print_json("upgrade", {**gate.comparison_data(compared), "run": str(run), "accepted": accept})
     elif markdown:
         click.echo(reports.markdown(gate.report(compared, title)), nl=False)
     else:
