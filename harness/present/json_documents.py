@@ -1,7 +1,7 @@
 """The JSON documents that commands print with ``--json``: their types, and their versions.
 
-Each document begins with ``"schema": "NAME/VERSION"``; `conformance schema NAME` prints its JSON Schema. A version stays
-as long as fields are only added. It becomes the next number if a field goes, or if its type or its meaning changes.
+Each document begins with ``"schema": "NAME/VERSION"``; `conformance schema NAME` prints its JSON Schema. A version
+stays as long as fields are only added. It becomes the next number if a field goes, or if its type or meaning changes.
 Numbers that are not finite are null.
 """
 
