@@ -6,8 +6,8 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,7 +16,9 @@ from harness.gate.baseline.file import Baseline, baseline_of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding, compare
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, reported
 from harness.generate.case_library import load_cases
+from harness.pipeline.model_task import absolute_word
 from harness.record.layout import ResultsError
+from harness.reproduce.figures import FigureChange, MeasureCommand, NotMeasured, compare_figures
 from harness.reproduce.releases import PACKAGES, install_release
 
 #: Runs `pytest harness` with options and a plug-in, and returns its exit status.
@@ -118,6 +120,51 @@ def attribute_to_machine(
     releases_text = ", ".join(f"{name} {version}" for name, version in changed.items())
     same = [difference for difference in worse if _key(difference) in earlier]
     return _mark_machine(found, same, f"{releases_text} does the same on this machine")
+
+
+@dataclass(frozen=True)
+class ModelFigures:
+    """What an upgrade changed of the cost of a model's calls.
+
+    Attributes:
+        model: The model as the user named it.
+        changes: The change of each figure.
+        problem: Why there are none; "" if there are.
+    """
+
+    model: str
+    changes: tuple[FigureChange, ...] = ()
+    problem: str = ""
+
+
+def measure_upgrade(
+    models: Sequence[str], versions: Mapping[str, tuple[str, str]], releases: Path
+) -> list[ModelFigures]:
+    """Measure models with the earlier releases and with the installed ones, in pairs.
+
+    Args:
+        models: The models as the user names them.
+        versions: Package → version of the baseline and now.
+        releases: The folder of installed releases.
+    """
+    if not models:
+        return []
+    changed = {name: versions[name][0] for name in PACKAGES if versions.get(name, ("", ""))[0]}
+    if not changed:
+        return [ModelFigures(model, problem="no release differs from the baseline's") for model in models]
+    installed = [install_release(name, version, releases) for name, version in changed.items()]
+    if problems := [release.problem for release in installed if release.problem]:
+        return [ModelFigures(model, problem=problems[0]) for model in models]
+    places = [release.directory.resolve() for release in installed]
+    return [_measure_upgrade(absolute_word(model), places) for model in models]
+
+
+def _measure_upgrade(model: str, earlier: Sequence[Path]) -> ModelFigures:
+    try:
+        changes = compare_figures(MeasureCommand([model], earlier, Path.cwd()), MeasureCommand([model], (), Path.cwd()))
+    except NotMeasured as error:
+        return ModelFigures(model, problem=str(error))
+    return ModelFigures(model, tuple(changes))
 
 
 def _shapes(expected: Baseline, modes: Set[str]) -> str:

@@ -484,6 +484,27 @@ class Diff(Printed):
     overloads: NotRequired[list[CaseDifference]]
 
 
+class FigureChange(TypedDict):
+    """The change of a figure, and the interval of the difference, which is positive where it is worse."""
+
+    figure: str
+    before: float
+    after: float
+    low: float
+    high: float
+    median: float
+    worse: bool
+    better: bool
+
+
+class ModelFigures(TypedDict):
+    """What an upgrade changed of the cost of a model's calls."""
+
+    model: str
+    problem: str
+    changes: list[FigureChange]
+
+
 class Upgrade(Printed):
     """`conformance upgrade`: what changed since the baseline was recorded."""
 
@@ -495,6 +516,7 @@ class Upgrade(Printed):
     options: dict[str, Before]
     differences: list[CellDifference]
     waivers: list[WaiverReport]
+    figures: list[ModelFigures]
     run: str
     accepted: bool
 
@@ -666,6 +688,17 @@ class Merge(Printed):
     complete: bool
     set_aside: list[str]
     shards: list[Shard]
+
+
+class Measure(Printed):
+    """`conformance measure`: what a call of a model costs: milliseconds, bytes left, decibels, rows."""
+
+    milliseconds: float
+    memory: float
+    sqnr: float | None
+    flips: int
+    rows: int
+    route: str
 
 
 class Claim(TypedDict):
@@ -1007,6 +1040,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "graphs": Document(Graphs),
     "headroom": Document(Headroom),
     "ids": Document(Ids),
+    "measure": Document(Measure),
     "merge": Document(Merge),
     "profile": Document(Profile),
     "replay": Document(Replay),

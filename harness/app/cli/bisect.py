@@ -11,7 +11,7 @@ from harness.app.cli._models import is_model
 from harness.app.cli._shared import example, find_run, json_option, names_option, print_json, rules_option, statuses
 
 if TYPE_CHECKING:
-    from harness.reproduce.releases import Change
+    from harness.reproduce.releases import Change, Verdicts
 
 #: The folder of installed releases, below the working directory; the corpus of failures is its neighbour.
 _PLACE = Path(".conformance") / "releases"
@@ -26,6 +26,7 @@ SECTION = "dig"
         "conformance bisect 82129e6a --package onnxruntime",
         "conformance bisect 82129e6a --run results/RUN --package onnxscript --from 0.5.4",
         "conformance bisect model.onnx --package onnxruntime --from 1.28",
+        "conformance bisect model.onnx --package onnxruntime --figure ms --from 1.28",
         "conformance bisect celu.json --backend ort-cpu --package onnxruntime --from 1.20 --to 1.31 --json",
     )
     + statuses("0 if a release changed the verdict; 1 if the verdicts are the same; 3 if no release has one"),
@@ -36,6 +37,11 @@ SECTION = "dig"
     required=True,
     type=click.Choice(["onnxruntime", "onnxscript", "onnx", "openvino", "torch"]),
     help="Whose releases are tried.",
+)
+@click.option(
+    "--figure",
+    type=click.Choice(["ms", "memory", "sqnr", "flips"]),
+    help="Of MODEL, find the release that changed this figure in place of the verdict.",
 )
 @click.option("--from", "first", metavar="VERSION", help="The oldest to try. Default: the oldest of all.")
 @click.option("--to", "last", metavar="VERSION", help="The newest to try. Default: the newest of all.")
@@ -49,6 +55,7 @@ def command(
     ctx: click.Context,
     case: str,
     package: str,
+    figure: str | None,
     first: str | None,
     last: str | None,
     run: str | None,
@@ -67,6 +74,10 @@ def command(
     release; all other packages are the installed ones. A release that has no wheel for this Python, or that
     does not work with the other packages, is passed over. Of torch, pip may download gigabytes.
 
+    With --figure, each release is measured against the oldest one, in pairs of processes: milliseconds or memory of a
+    call, signal-to-noise ratio, rows that choose another class. A change counts if no pair contradicts it and if it is
+    large enough: a tenth of the time, 64 KiB, a decibel, a row.
+
     With --json: package, tried (release, verdict, missing), before, after, between.
     """
     from harness.reproduce.releases import (
@@ -79,9 +90,11 @@ def command(
         search_releases,
     )
 
+    if figure is not None and not is_model(case):
+        raise click.UsageError("--figure is of a model: give FILE.py:FUNCTION, FILE.pt2 or FILE.onnx")
     words = _rerun_words(case, run, rules)
-    words += [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
-    rerun = Rerun(words, Path.cwd())
+    chosen = [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
+    rerun = Rerun([*words, *chosen], Path.cwd())
     try:
         found = releases_of(package, first, last)
     except NoReleases as error:
@@ -91,7 +104,10 @@ def command(
     def ask(release: str) -> Verdicts:
         installed = install_release(package, release, _PLACE.resolve())
         answer = Verdicts("", installed.problem)
-        if not installed.problem:
+        if not installed.problem and figure is not None:
+            oldest = install_release(package, found[0], _PLACE.resolve())
+            answer = _measured(figure, [words[1], *chosen], oldest.directory, installed.directory)
+        elif not installed.problem:
             answer = confirmed_verdicts(rerun, case, package, release, installed.directory)
         click.echo(f"  {release}: {answer.shown or answer.missing}", err=True)
         return answer
@@ -99,6 +115,27 @@ def command(
     change = search_releases(found, ask)
     _report(package, change, as_json)
     ctx.exit(0 if change.after else 1 if any(one.outcome for one in change.tried.values()) else 3)
+
+
+def _measured(figure: str, words: list[str], oldest: Path, release: Path) -> Verdicts:
+    """Return whether a figure with one release is worse or better than with the oldest one."""
+    from harness.present.figures_text import change_text
+    from harness.reproduce.figures import MeasureCommand, NotMeasured, compare_figures
+    from harness.reproduce.releases import Verdicts
+
+    if oldest == release:
+        return Verdicts("the same", shown="the first release")
+    first, second = (MeasureCommand(words, [place], Path.cwd()) for place in (oldest, release))
+    try:
+        changes = {str(change.figure): change for change in compare_figures(first, second)}
+    except NotMeasured as error:
+        return Verdicts("", str(error)[:200])
+    if figure not in changes:
+        return Verdicts("", f"it has no {figure}")
+    change = changes[figure]
+    return Verdicts(
+        "worse" if change.is_worse else "better" if change.is_better else "the same", shown=change_text(change)
+    )
 
 
 def _rerun_words(case: str, run: str | None, rules: tuple[Path, ...]) -> list[str]:

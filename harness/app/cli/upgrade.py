@@ -27,6 +27,7 @@ _RELEASES = Path(".conformance") / "releases"
     context_settings={"ignore_unknown_options": True},
     epilog=example(
         "pip install --upgrade onnxruntime && conformance upgrade -n 2",
+        "conformance upgrade --measure my_model.py:make_model",
         "conformance upgrade --accept",
         "conformance upgrade --op celu --markdown",
     )
@@ -35,6 +36,13 @@ _RELEASES = Path(".conformance") / "releases"
 @op_option("Only these operators.")
 @directory_option("--baseline", "The baseline to compare with.", "golden/baseline")
 @click.option("--results-dir", type=click.Path(path_type=Path), help="Where to write the run.")
+@click.option(
+    "--measure",
+    "models",
+    multiple=True,
+    metavar="MODEL",
+    help="Also compare the time, memory and accuracy of this model's calls with the earlier releases. Repeatable.",
+)
 @click.option("--accept", is_flag=True, help="Accept the changes: record the baseline again.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @json_option
@@ -45,6 +53,7 @@ def command(
     ops: tuple[str, ...],
     baseline: Path,
     results_dir: Path | None,
+    models: tuple[str, ...],
     accept: bool,
     markdown: bool,
     as_json: bool,
@@ -58,12 +67,14 @@ def command(
     Worse results are run once more with the earlier releases, which pip installs into .conformance/releases. A result
     that these give on this machine, too, is called "this machine", and does not count as worse.
 
-    With --json: counts, worse, missing, compared, versions, options, differences, run, accepted.
+    With --json: counts, worse, missing, compared, versions, options, differences, waivers, figures, run,
+    accepted.
     """
-    from harness.gate.after_upgrade import attribute_to_machine, sweep
+    from harness.gate.after_upgrade import attribute_to_machine, measure_upgrade, sweep
     from harness.gate.baseline.file import baseline_of_run, read_baseline, update, write_baseline
     from harness.plan.pytest_session import pytest_main
     from harness.present import gate_report as gate, report as reports
+    from harness.present.figures_text import figures_data, with_figures
     from harness.record import layout
     from harness.record.run_info import RunInfo
 
@@ -73,14 +84,19 @@ def command(
     run = results_dir or layout.default_directory(RunInfo.begin(seed=0, options={}).run_id)
     compared = sweep(baseline, run, pytest_main, names, more)
     compared = attribute_to_machine(compared, baseline, run.with_name(f"{run.name}-earlier"), _RELEASES, more)
+    figures = measure_upgrade(models, compared.versions, _RELEASES)
     title = "What the upgrade changed" if compared.versions else "No version differs from the baseline's"
     if as_json:
-        print_json("upgrade", {**gate.comparison_data(compared), "run": str(run), "accepted": accept})
-    elif markdown:
-        click.echo(reports.markdown(gate.report(compared, title)), nl=False)
+        about = {"run": str(run), "accepted": accept, "figures": figures_data(figures)}
+        print_json("upgrade", {**gate.comparison_data(compared), **about})
     else:
-        emit(reports.render(gate.report(compared, title)))
+        report = with_figures(gate.report(compared, title), figures)
+        if markdown:
+            click.echo(reports.markdown(report), nl=False)
+        else:
+            emit(reports.render(report))
     if not accept:
-        ctx.exit(int(compared.worse > 0))
+        slower = any(change.is_worse for model in figures for change in model.changes)
+        ctx.exit(int(compared.worse > 0 or slower))
     write_baseline(baseline, update(expected, baseline_of_run(run)))
     click.echo(f"wrote {baseline}", err=True)
