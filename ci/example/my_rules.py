@@ -1,5 +1,3 @@
-"""A conversion function of ours, for an operator that the exporter lacks or converts wrongly."""
-
 from onnxscript import opset18 as op
 
 from harness.convert.rules import dynamo

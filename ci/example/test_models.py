@@ -1,5 +1,3 @@
-"""Our models survive their way to the runtime."""
-
 import pytest
 import torch
 from models import Classifier

@@ -1,6 +1,6 @@
 """The release of a package that changed a verdict, found by a binary search over releases.
 
-pip installs each release into a directory of its own, which is kept. The case is rerun in a process that has this
+uv installs each release into a directory of its own, which is kept. The case is rerun in a process that has this
 directory first on its path. Verdicts may be missing: a release without a wheel is passed over.
 """
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import uv
 from packaging.version import InvalidVersion, Version
 
 import harness
@@ -102,16 +103,9 @@ def install_release(package: str, release: str, place: Path) -> Installed:
     if directory.is_dir():
         return Installed(directory)
     unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
-    options = [] if whole else ["--no-deps"]
-    done = subprocess.run(
-        [
-            *(*_PIP, "install", "--quiet", "--only-binary", ":all:", *options),
-            *("--target", str(unfinished), f"{distribution}=={release}"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ["--quiet", "--only-binary", ":all:", "--python", sys.executable, *([] if whole else ["--no-deps"])]
+    command = [uv.find_uv_bin(), "pip", "install", *options, "--target", str(unfinished), f"{distribution}=={release}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         shutil.rmtree(unfinished, ignore_errors=True)
         return Installed(directory, _reason(distribution, release, done.stderr))
@@ -120,11 +114,12 @@ def install_release(package: str, release: str, place: Path) -> Installed:
 
 
 def _reason(distribution: str, release: str, message: str) -> str:
-    if "No matching distribution" in message:
+    # uv wraps its sentences at the width of a terminal.
+    text = " ".join(message.split())
+    if "has no wheels with a matching" in text or "there is no version of" in text:
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"{distribution} {release} has no wheel for Python {python} on this machine"
-    lines = [line for line in message.strip().splitlines() if line.startswith("ERROR")] or ["pip failed"]
-    return f"{distribution} {release} cannot be installed: {lines[-1].removeprefix('ERROR: ')}"
+    return f"{distribution} {release} cannot be installed: {text[:200] or 'uv failed'}"
 
 
 #: Seconds: the command imports PyTorch and the exporters, and may export a few times for blame.

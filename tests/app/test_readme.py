@@ -178,7 +178,7 @@ def test_a_view_is_one_file(walked: Path, extended: Extended) -> None:
 
 @pytest.mark.slow
 def test_the_python_example_runs(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(import harness\n.*?)```", README, re.DOTALL)
+    (example,) = re.findall(r"```python\n(import harness\n.*?)```", GUIDE, re.DOTALL)
     script = tmp_path / "example.py"
     script.write_text(example.replace("examples=40", "examples=4"), encoding="utf-8")
     done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, check=False)

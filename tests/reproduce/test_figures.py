@@ -1,4 +1,4 @@
-"""What a release changed of the cost of a call: planted leaks and slowdowns are found, and quiet releases are silent."""
+"""What a release changed of the cost of a call: planted leaks and slowdowns are found, quiet releases are silent."""
 
 from __future__ import annotations
 

@@ -70,15 +70,41 @@ def command(
     JSON. MODEL is a model for `conformance check`: my_model.py:make_model, model.onnx. It is rerun with a few
     releases, by halving: the verdict is taken to change once.
 
-    pip installs each release into .conformance/releases, where it stays. It is used in place of the installed
+    uv installs each release into .conformance/releases, where it stays. It is used in place of the installed
     release; all other packages are the installed ones. A release that has no wheel for this Python, or that
-    does not work with the other packages, is passed over. Of torch, pip may download gigabytes.
+    does not work with the other packages, is passed over. Of torch, that may be gigabytes.
 
-    With --figure, each release is measured against the oldest one, in pairs of processes: milliseconds or memory of a
-    call, signal-to-noise ratio, rows that choose another class. A change counts if no pair contradicts it and if it is
-    large enough: a tenth of the time, 64 KiB, a decibel, a row.
+    With --figure, each release is measured against the oldest one, in pairs of processes. A change counts if no pair
+    contradicts it and if it is large enough: a tenth of the time, 64 KiB a call, a decibel, a row.
 
     With --json: package, tried (release, verdict, missing), before, after, between.
+    """
+    if figure is not None and not is_model(case):
+        raise click.UsageError("--figure is of a model: give FILE.py:FUNCTION, FILE.pt2 or FILE.onnx")
+    words = _rerun_words(case, run, rules)
+    chosen = [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
+    change = _search(case, package, (first, last), words, chosen, figure)
+    _report(package, change, as_json)
+    ctx.exit(0 if change.after else 1 if any(one.outcome for one in change.tried.values()) else 3)
+
+
+def _search(
+    case: str,
+    package: str,
+    ends: tuple[str | None, str | None],
+    words: list[str],
+    chosen: list[str],
+    figure: str | None,
+) -> Change:
+    """Search the releases of a package.
+
+    Args:
+        case: The case as the user named it.
+        package: The package.
+        ends: The oldest and the newest release to try.
+        words: The command that reruns the case.
+        chosen: The options that choose converters and backends.
+        figure: The figure to compare in place of the verdicts; None for these.
     """
     from harness.reproduce.releases import (
         NoReleases,
@@ -90,52 +116,62 @@ def command(
         search_releases,
     )
 
-    if figure is not None and not is_model(case):
-        raise click.UsageError("--figure is of a model: give FILE.py:FUNCTION, FILE.pt2 or FILE.onnx")
-    words = _rerun_words(case, run, rules)
-    chosen = [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
-    rerun = Rerun([*words, *chosen], Path.cwd())
     try:
-        found = releases_of(package, first, last)
+        releases = releases_of(package, *ends)
     except NoReleases as error:
         raise click.UsageError(str(error)) from None
-    click.echo(f"{package}: {len(found)} releases from {found[0]} to {found[-1]}", err=True)
+    click.echo(f"{package}: {len(releases)} releases from {releases[0]} to {releases[-1]}", err=True)
+    rerun = Rerun([*words, *chosen], Path.cwd())
+    measured = _Measured(figure, [words[1], *chosen]) if figure is not None else None
 
     def ask(release: str) -> Verdicts:
         installed = install_release(package, release, _PLACE.resolve())
-        answer = Verdicts("", installed.problem)
-        if not installed.problem and figure is not None:
-            oldest = install_release(package, found[0], _PLACE.resolve())
-            answer = _measured(figure, [words[1], *chosen], oldest.directory, installed.directory)
-        elif not installed.problem:
+        if installed.problem:
+            answer = Verdicts("", installed.problem)
+        elif measured is not None:
+            answer = measured(installed.directory)
+        else:
             answer = confirmed_verdicts(rerun, case, package, release, installed.directory)
         click.echo(f"  {release}: {answer.shown or answer.missing}", err=True)
         return answer
 
-    change = search_releases(found, ask)
-    _report(package, change, as_json)
-    ctx.exit(0 if change.after else 1 if any(one.outcome for one in change.tried.values()) else 3)
+    return search_releases(releases, ask)
 
 
-def _measured(figure: str, words: list[str], oldest: Path, release: Path) -> Verdicts:
-    """Return whether a figure with one release is worse or better than with the oldest one."""
-    from harness.present.figures_text import change_text
-    from harness.reproduce.figures import MeasureCommand, NotMeasured, compare_figures
-    from harness.reproduce.releases import Verdicts
+class _Measured:
+    """Says whether a figure of a model with a release is worse or better than with the first release that was asked.
 
-    if oldest == release:
-        return Verdicts("the same", shown="the first release")
-    first, second = (MeasureCommand(words, [place], Path.cwd()) for place in (oldest, release))
-    try:
-        changes = {str(change.figure): change for change in compare_figures(first, second)}
-    except NotMeasured as error:
-        return Verdicts("", str(error)[:200])
-    if figure not in changes:
-        return Verdicts("", f"it has no {figure}")
-    change = changes[figure]
-    return Verdicts(
-        "worse" if change.is_worse else "better" if change.is_better else "the same", shown=change_text(change)
-    )
+    Args:
+        figure: The figure.
+        words: The model, and the options of `conformance measure`.
+    """
+
+    def __init__(self, figure: str, words: list[str]) -> None:
+        self._figure = figure
+        self._words = words
+        self._first: Path | None = None
+
+    def __call__(self, place: Path) -> Verdicts:
+        """Measure with the release that is installed in a folder."""
+        from harness.present.figures_text import change_text
+        from harness.reproduce.figures import MeasureCommand, NotMeasured, compare_figures
+        from harness.reproduce.releases import Verdicts
+
+        now = MeasureCommand(self._words, [place], Path.cwd())
+        try:
+            if self._first is None:
+                now()
+                self._first = place
+                return Verdicts("the same", shown="what the others are measured against")
+            before = MeasureCommand(self._words, [self._first], Path.cwd())
+            changes = {str(change.figure): change for change in compare_figures(before, now)}
+        except NotMeasured as error:
+            return Verdicts("", str(error)[:200])
+        if self._figure not in changes:
+            return Verdicts("", f"the model has no {self._figure}")
+        change = changes[self._figure]
+        outcome = "worse" if change.is_worse else "better" if change.is_better else "the same"
+        return Verdicts(outcome, shown=change_text(change))
 
 
 def _rerun_words(case: str, run: str | None, rules: tuple[Path, ...]) -> list[str]:

@@ -64,7 +64,7 @@ def command(
     Call it after you upgraded a dependency. It runs the cases of the baseline, as `pytest harness --baseline` does.
     The progress goes to stderr. `conformance golden check --backend pytorch --backend all` asks the goldens.
 
-    Worse results are run once more with the earlier releases, which pip installs into .conformance/releases. A result
+    Worse results are run once more with the earlier releases, which uv installs into .conformance/releases. A result
     that these give on this machine, too, is called "this machine", and does not count as worse.
 
     With --json: counts, worse, missing, compared, versions, options, differences, waivers, figures, run,
