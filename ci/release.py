@@ -69,8 +69,8 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the checkout")
     given = parser.parse_args()
     root: Path = given.root
-    found = _VERSION.search((root / "harness" / "__init__.py").read_text(encoding="utf-8"))
-    version = found[1] if found else ""
+    stated = _VERSION.search((root / "harness" / "__init__.py").read_text(encoding="utf-8"))
+    version = stated[1] if stated else ""
     if given.tag != f"v{version}":
         parser.error(f"the tag is {given.tag}, and harness.__version__ is {version}")
     try:

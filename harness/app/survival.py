@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from rich.console import Console
 
@@ -107,7 +107,19 @@ def check(
         return answer
 
 
-def assert_survives(model: Any, inputs: Any = (), **options: Any) -> CheckAnswer:
+class CheckOptions(TypedDict, total=False):
+    """The options of `check` and `assert_survives`; see `check`."""
+
+    routes: Sequence[str]
+    dynamic: Any
+    inputs_from: str | Path
+    dtypes: Sequence[str]
+    rules: Sequence[str | Path]
+    timeout: float
+    supervisor: Supervisor | None
+
+
+def assert_survives(model: Any, inputs: Any = (), **options: Unpack[CheckOptions]) -> CheckAnswer:
     """Assert that a model survives its way through export and runtime; see `check` for the arguments.
 
     Raises:

@@ -16,6 +16,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
@@ -149,7 +150,7 @@ class _Module:
     @classmethod
     def read(cls, path: Path) -> _Module:
         """Read a file; one that is gone has no definitions."""
-        return cls.parse(path, path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "")
+        return _parsed(path, path.stat().st_mtime_ns) if path.is_file() else cls(path, ())
 
     @classmethod
     def parse(cls, path: Path, text: str) -> _Module:
@@ -163,6 +164,12 @@ class _Module:
     def at(self, lines: Collection[int]) -> list[_Definition]:
         """Return the definitions that have one of the lines."""
         return [d for d in self.definitions if any(d.first <= line <= d.last for line in lines)]
+
+
+@cache
+def _parsed(path: Path, modified: int) -> _Module:
+    """Return the definitions of a file as it was modified at a time."""
+    return _Module.parse(path, path.read_text(encoding="utf-8", errors="replace"))
 
 
 def _definitions(node: ast.stmt) -> Iterator[_Definition]:
@@ -285,7 +292,7 @@ class _Lines:
 
 def _changed_lines(base: str, top: Path) -> Mapping[str, _Lines]:
     """Return file → changed lines, for files that differ from a commit; all lines of files that git does not know."""
-    found: dict[str, _Lines] = {}
+    changed: dict[str, _Lines] = {}
     before, file = "", ""
     for line in _git("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", base, "--").splitlines():
         if line.startswith("--- "):
@@ -293,16 +300,16 @@ def _changed_lines(base: str, top: Path) -> Mapping[str, _Lines]:
         elif line.startswith("+++ "):
             file = line.removeprefix("+++ ").removeprefix("b/")
             file = before if file == "/dev/null" else file
-            found[file] = _Lines()
+            changed[file] = _Lines()
         elif hunk := _HUNK.match(line):
             old, removed, new, added = (int(part) if part else 1 for part in hunk.groups())
-            found[file].before.update(range(old, old + removed))
+            changed[file].before.update(range(old, old + removed))
             # Of lines that are only removed, the definition around the place has changed.
-            found[file].now.update(range(new, new + added) if added else (new,) if removed else ())
+            changed[file].now.update(range(new, new + added) if added else (new,) if removed else ())
     for name in _git("ls-files", "--others", "--exclude-standard", "--full-name", ":/*.py").splitlines():
         text = (top / name).read_text(encoding="utf-8", errors="replace")
-        found[name] = _Lines(now=set(range(1, text.count("\n") + 2)))
-    return found
+        changed[name] = _Lines(now=set(range(1, text.count("\n") + 2)))
+    return changed
 
 
 def _text_at(base: str, file: str) -> str:
@@ -338,5 +345,5 @@ def _converter_homes() -> list[Path]:
 
 def _package_roots() -> list[Path]:
     """Return the folders of the installed exporters."""
-    found = map(found_folder, ("torch/onnx", *(f"onnxscript/{part}" for part in _EXPORTING)))
-    return [folder.resolve() for folder in found if folder is not None]
+    folders = map(found_folder, ("torch/onnx", *(f"onnxscript/{part}" for part in _EXPORTING)))
+    return [folder.resolve() for folder in folders if folder is not None]

@@ -211,7 +211,7 @@ class Accuracy(TypedDict):
     rows: int
     top1: int
     top5: int
-    margins: list[float]
+    margins: list[float | None]
     range_loss: RangeLoss | None
 
 

@@ -38,6 +38,7 @@ def problems(data: dict[str, Any]) -> set[tuple[str, str]]:
     return {(problem["id"], problem["subject"]) for problem in data["problems"]}
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong_here(tmp_path: Path) -> None:
     data = doctor(tmp_path, "--seconds", "0", status=0)
     kinds = {plugin["name"]: plugin["reason"] for plugin in data["plugins"]}
@@ -52,6 +53,7 @@ def test_two_distributions_of_one_runtime_are_wrong(tmp_path: Path) -> None:
     assert ("two-distributions", "onnxruntime") in problems(data)
 
 
+@pytest.mark.slow
 def test_a_requirement_that_is_not_met_is_wrong(tmp_path: Path) -> None:
     distribution(tmp_path / "more", "apache-tvm", "9.0.0", "numpy<1", "absent-package>=2", 'pandas<1; extra == "all"')
     data = doctor(tmp_path, "--seconds", "0", path=str(tmp_path / "more"), status=1)
@@ -59,7 +61,7 @@ def test_a_requirement_that_is_not_met_is_wrong(tmp_path: Path) -> None:
     assert unmet == ["numpy<1", "absent-package>=2"]
 
 
-@pytest.mark.parametrize("name", ["onnx.py", "onnxscript/__init__.py"])
+@pytest.mark.parametrize("name", ["onnx.py", pytest.param("onnxscript/__init__.py", marks=pytest.mark.slow)])
 def test_a_file_that_hides_a_package_is_wrong(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("")

@@ -26,8 +26,8 @@ SHOWN = [*PAGES, ROOT / "README.md", ROOT / "ci" / "example" / "README.md", ROOT
 
 
 def test_the_tutorials_files_are_those_of_the_example() -> None:
-    files = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", TUTORIAL, re.DOTALL))
-    assert set(files) == {path.name for path in (ROOT / "ci" / "example").glob("*.py")}
+    files = dict(re.findall(r"```(?:python|toml)\n# (\S+\.(?:py|toml))\n(.*?)```", TUTORIAL, re.DOTALL))
+    assert set(files) == {path.name for path in (ROOT / "ci" / "example").iterdir() if path.suffix in (".py", ".toml")}
     for name, text in files.items():
         assert (ROOT / "ci" / "example" / name).read_text() == text.lstrip("\n")
 

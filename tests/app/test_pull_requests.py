@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from commands import typed
 from harness_runs import environment, output
+
+from harness.app.cli._group import conformance
 
 RULES = """\
 from onnxscript import opset18 as op
@@ -164,17 +167,12 @@ def github() -> Iterator[GitHub]:
         server.shutdown()
 
 
-def comment(github: GitHub, file: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def comment(github: GitHub, file: Path, *words: str, status: int = 0) -> Result:
     event = file.with_name("event.json")
     event.write_text(json.dumps({"pull_request": {"number": 7}}))
-    return subprocess.run(
-        [sys.executable, "-m", "harness.app.cli", "comment", str(file), *words],
-        env=job_environment(github, event),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = CliRunner().invoke(conformance, ["comment", str(file), *words], env=job_environment(github, event))
+    assert done.exit_code == status, done.output
+    return done
 
 
 def job_environment(github: GitHub, event: Path) -> dict[str, str]:
@@ -191,8 +189,7 @@ def test_a_comment_is_written_once_and_then_changed(github: GitHub, tmp_path: Pa
     file = tmp_path / "comment.md"
     for text, writes in (("First.", ["POST"]), ("First.", ["POST"]), ("Second.", ["POST", "PATCH"])):
         file.write_text(text)
-        done = comment(github, file, "--link", "https://ci.example.org/7")
-        assert done.returncode == 0, output(done)
+        comment(github, file, "--link", "https://ci.example.org/7")
         assert github.writes == writes
         assert text in github.comments[4]
         assert "https://ci.example.org/7" in github.comments[4]
@@ -204,20 +201,18 @@ def test_a_comment_is_written_once_and_then_changed(github: GitHub, tmp_path: Pa
 def test_a_token_that_may_not_write_is_no_failure(github: GitHub, tmp_path: Path) -> None:
     github.may_write = False
     (tmp_path / "comment.md").write_text("Text.")
-    done = comment(github, tmp_path / "comment.md")
-    assert done.returncode == 0, output(done)
-    assert "may not comment on o/r#7" in done.stderr
+    assert "may not comment on o/r#7" in comment(github, tmp_path / "comment.md").output
 
 
 def test_a_server_that_fails_is_named(github: GitHub, tmp_path: Path) -> None:
     (tmp_path / "comment.md").write_text("Text.")
-    assert comment(github, tmp_path / "comment.md", "--pull-request", "8").returncode == 1
-    assert comment(github, tmp_path / "comment.md", "--repository", "").returncode == 2
+    comment(github, tmp_path / "comment.md", "--pull-request", "8", status=1)
+    comment(github, tmp_path / "comment.md", "--repository", "", status=2)
 
 
 def test_a_long_text_is_cut_to_what_github_takes(github: GitHub, tmp_path: Path) -> None:
     (tmp_path / "comment.md").write_text("- a difference\n" * 10_000)
-    assert comment(github, tmp_path / "comment.md").returncode == 0
+    comment(github, tmp_path / "comment.md")
     (body,) = github.comments.values()
     assert 60_000 < len(body) <= 65_536
     assert body.rstrip().endswith("page of the job.")

@@ -68,8 +68,20 @@ def modes(answer: harness.CheckAnswer) -> set[tuple[str, str]]:
     ("inputs", "dynamic", "shapes"),
     [
         pytest.param(torch.ones(2, 4), None, {"static"}, id="a tensor"),
-        pytest.param((torch.ones(2, 4),), ({0: torch.export.Dim.DYNAMIC},), {"static", "dynamic"}, id="dynamic_shapes"),
-        pytest.param({"x": torch.ones(2, 4)}, {"x": {0: torch.export.Dim("n")}}, {"static", "dynamic"}, id="keywords"),
+        pytest.param(
+            (torch.ones(2, 4),),
+            ({0: torch.export.Dim.DYNAMIC},),
+            {"static", "dynamic"},
+            id="dynamic_shapes",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"x": torch.ones(2, 4)},
+            {"x": {0: torch.export.Dim("n")}},
+            {"static", "dynamic"},
+            id="keywords",
+            marks=pytest.mark.slow,
+        ),
         pytest.param((torch.ones(2, 4),), ["x:0=1..8"], {"static", "dynamic"}, id="a text"),
     ],
 )
@@ -90,6 +102,7 @@ def test_functions_and_local_classes_reach_the_worker(supervisor: harness.Superv
     harness.assert_survives(lambda x: x + factor, torch.ones(2), supervisor=supervisor)
 
 
+@pytest.mark.slow
 def test_a_wrong_rule_fails_the_assertion_and_the_kept_model_fails_as_well(
     supervisor: harness.Supervisor, tmp_path: Path
 ) -> None:
@@ -107,6 +120,7 @@ def test_a_wrong_rule_fails_the_assertion_and_the_kept_model_fails_as_well(
     assert harness.check(answer.model.word, supervisor=supervisor).survives
 
 
+@pytest.mark.slow
 def test_a_size_that_tracing_fixes_fails_with_dynamic_shapes_alone(supervisor: harness.Supervisor) -> None:
     answer = harness.check(
         FixesItsSize(),
@@ -118,6 +132,7 @@ def test_a_size_that_tracing_fixes_fails_with_dynamic_shapes_alone(supervisor: h
     assert {way.route.shape_mode: way.survives for way in answer.model.ways} == {"static": True, "dynamic": False}
 
 
+@pytest.mark.slow
 def test_several_routes_are_checked_in_one_call(supervisor: harness.Supervisor) -> None:
     routes = ["dynamo -> ort-cpu", "dynamo -> onnx-reference", "dynamo@18+float16 → ort-cpu"]
     answer = harness.assert_survives(torch.nn.Linear(4, 3), torch.ones(2, 4), routes=routes, supervisor=supervisor)
@@ -125,6 +140,7 @@ def test_several_routes_are_checked_in_one_call(supervisor: harness.Supervisor) 
     assert {str(way.route) for way in answer.model.ways} == expected
 
 
+@pytest.mark.slow
 def test_a_graph_is_checked_with_drawn_inputs_and_with_given_ones(
     supervisor: harness.Supervisor, tmp_path: Path
 ) -> None:

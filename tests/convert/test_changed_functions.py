@@ -177,6 +177,7 @@ def test_without_a_repository_or_a_revision_there_are_no_changes_to_tell(
         changed_conversions("main", [], load_cases())
 
 
+@pytest.mark.slow
 def test_a_session_runs_the_changed_operators_and_ends_well_if_there_are_none(repository: Path) -> None:
     words = ("--rules", "my_rules.py", "--changed-since", "main", "--examples", "2", "--results-dir", "run")
     idle = run_harness(*words, cwd=repository)

@@ -136,6 +136,7 @@ def celu(self, alpha: float = 1.0):
 """
 
 
+@pytest.mark.slow
 def test_a_session_counts_no_waived_failure(tmp_path: Path) -> None:
     (tmp_path / "rules.py").write_text(RULES)
     file = waivers(tmp_path / "waivers.toml", "overload = 'aten.celu'\ncall = 'alpha='", "overload = 'aten.selu'")

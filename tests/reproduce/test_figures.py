@@ -148,6 +148,7 @@ def test_noise_alone_is_silent() -> None:
     assert false <= 500 / 64 + 8
 
 
+@pytest.mark.slow
 def test_a_model_without_figures_says_why(tmp_path: Path) -> None:
     with pytest.raises(NotMeasured):
         MeasureCommand(["nowhere.py:make"], [], tmp_path)()

@@ -19,8 +19,8 @@ SECTION = "gate"
 #: GitHub takes so many characters.
 _LONGEST = 65_536
 _CUT = "\n\n… the rest is on the page of the job.\n"
-#: The statuses with which GitHub refuses a token: unknown, and not allowed to write.
-_REFUSED = (401, 403)
+#: The status with which GitHub refuses a token that may only read.
+_REFUSED = 403
 
 
 @click.command(
@@ -61,7 +61,7 @@ def command(file: Path, marker: str, link: str, repository: str | None, number: 
             issue = client.get_repo(repository, lazy=True).get_issue(number)
             click.echo(_write(issue, body, marker))
     except github.GithubException as error:
-        if error.status not in _REFUSED:
+        if error.status != _REFUSED:
             raise click.ClickException(f"GitHub answers {error.status} to {server}: {error.message}") from None
         click.echo(f"warning: the token may not comment on {repository}#{number} (status {error.status})", err=True)
     except OSError as error:
@@ -99,5 +99,5 @@ def _event_number() -> int | None:
     if not event.is_file():
         return None
     data = json.loads(event.read_text(encoding="utf-8"))
-    found = data.get("pull_request", data).get("number")
-    return found if isinstance(found, int) else None
+    number = data.get("pull_request", data).get("number")
+    return number if isinstance(number, int) else None

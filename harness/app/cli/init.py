@@ -104,8 +104,8 @@ def github(
 
 def _installed(words: tuple[str, ...], root: Path) -> Iterator[str]:
     """Yield the words for pip: requirements are quoted, options are not."""
-    own = ("-e .",) if (root / "pyproject.toml").is_file() or (root / "setup.py").is_file() else ()
-    for text in words or (*_INSTALL, *own):
+    package = ("-e .",) if (root / "pyproject.toml").is_file() or (root / "setup.py").is_file() else ()
+    for text in words or (*_INSTALL, *package):
         yield text if text.startswith("-") else shlex.quote(text)
 
 
