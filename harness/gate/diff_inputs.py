@@ -11,8 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+import pyarrow.compute as pc
+
 from harness.compare.verdict import BEFORE_BACKEND
 from harness.core.route import route_label
+from harness.gate.baseline.count_cells import DRAWN_SOURCES
 from harness.gate.baseline.file import DEFAULT, Baseline, baseline_of_run, is_baseline, read_baseline, read_revision
 from harness.gate.baseline.gate import (
     BaselineFinding,
@@ -274,13 +277,39 @@ def compare_sides(before: Side, after: Side, waivers: Waivers = NO_WAIVERS) -> B
         lenient = _remove(baseline_of_run(after.run, waivers), lacking)
         differences = mark_waived(differences, compare(was, lenient))
         uses = waivers.excuse_rows(store.read(after.run, WAIVER_COLUMNS, encoded=True))[1]
-    result = comparison(was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same)
+    shown = [reported(difference, versions) for difference in differences]
+    if after.run is not None:
+        shown = _add_cases(shown, after.run)
+    result = comparison(was, now, shown, same=same, other=len(known) - same)
     return replace(
         result,
         missing=progress[1].summary if progress[1] is not None else "",
         options={**options, **result.options},
         waivers=tuple(uses),
     )
+
+
+def _add_cases(differences: Sequence[ReportedDifference], run: Path) -> list[ReportedDifference]:
+    """Return the differences, those that fail with the plainest case of a run that shows them."""
+    wanted = {difference.overload for difference in differences if difference.finding.fails and difference.failure}
+    if not wanted:
+        return list(differences)
+    names = ("overload", "dtype", "converter", "backend", "shape_mode", "outcome", "stage", "signature")
+    chosen = pc.field("overload").isin(sorted(wanted)) & pc.field("source").isin(DRAWN_SOURCES)
+    rows = store.read(run, [*names, "case_id", "elements"], chosen).to_pylist()
+    rows.sort(key=lambda row: (row["elements"], row["case_id"]))
+
+    def case_id(difference: ReportedDifference) -> str:
+        where = (difference.overload, difference.converter, difference.backend, difference.shape_mode)
+        dtypes = difference.dtype.split(", ")
+        for row in rows:
+            kind = (row["outcome"], row["stage"], " ".join(row["signature"].split()))
+            place = (row["overload"], row["converter"], row["backend"], row["shape_mode"])
+            if place == where and row["dtype"] in dtypes and kind == difference.failure:
+                return str(row["case_id"])
+        return ""
+
+    return [replace(d, case_id=d.case_id or case_id(d)) if d.finding.fails and d.failure else d for d in differences]
 
 
 def _remove(baseline: Baseline, overloads: Collection[str]) -> Baseline:

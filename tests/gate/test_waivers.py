@@ -95,6 +95,9 @@ def test_a_gate_honours_waivers_and_says_which_had_no_use(tmp_path: Path, kind: 
         "overload = 'aten.selu'",
     )
     assert typed(*gate, "--fail-on", "regression", "--waivers", file).exit_code == 0
+    if kind == "baseline":
+        (worse,) = answered(*gate)["differences"]
+        assert worse["case_id"] == CASES[0].case_id
     data = answered(*gate, "--waivers", file)
     assert data["counts"]["waived"] == 1
     assert [(use["cases"], use["unused"]) for use in data["waivers"]] == [(1, False), (0, True), (0, False)]
