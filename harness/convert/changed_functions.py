@@ -92,7 +92,8 @@ def changed_conversions(revision: str, rules: Sequence[str | Path], known: Itera
     changes = {file: lines for file, lines in _changed_lines(base, top).items() if file.endswith(".py")}
     given = {Path(rule).resolve() for rule in rules}
     homes = _converter_homes()
-    files = {path for home in homes for path in home.rglob("*.py")} | given | {top / file for file in changes}
+    files = {path for home in homes for path in home.rglob("*.py")} | _with_imports(given, top)
+    files |= {top / file for file in changes}
     modules = {path: _Module.read(path) for path in sorted(files)}
     places: set[_Place] = set()
     functions: list[ChangedFunction] = []
@@ -111,6 +112,33 @@ def changed_conversions(revision: str, rules: Sequence[str | Path], known: Itera
             functions += [_function(d, path, top) for d in modules[path].definitions if d.name == name and d.operators]
     unique = tuple(dict.fromkeys(functions))
     return ChangedConversions(revision, unique, tuple(_overloads(unique, known)), tuple(others))
+
+
+def _with_imports(rules: Collection[Path], top: Path) -> set[Path]:
+    """Return files of rules with the files of the repository that they import, directly or through others."""
+    reached, new = set[Path](), {path for path in rules if path.is_file()}
+    while new:
+        reached |= new
+        sources = [(path, d.source) for path in new for d in _Module.read(path).definitions if d.source is not None]
+        new = {
+            place
+            for path, (module, name) in sources
+            for place in _import_places(path, module, name, top)
+            if place.is_file()
+        } - reached
+    return reached
+
+
+def _import_places(importer: Path, module: str, name: str, top: Path) -> Iterator[Path]:
+    """Yield where the module of an import may be: beside the importer, or below the repository's top."""
+    level = len(module) - len(module.lstrip("."))
+    parts = [part for part in module.split(".") if part]
+    bases = [importer.parents[level - 1]] if level else [importer.parent, top, top / "src"]
+    for base in bases:
+        # What is imported from a package may be a module.
+        for place in (base.joinpath(*parts), base.joinpath(*parts, name)):
+            yield place.with_suffix(".py")
+            yield place / "__init__.py"
 
 
 def _may_convert(path: Path, given: Collection[Path], homes: Collection[Path]) -> bool:

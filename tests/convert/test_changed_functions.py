@@ -120,6 +120,18 @@ def test_a_change_names_its_operators(
     assert not changed.affects_all
 
 
+def test_a_helper_behind_a_helper_leads_to_the_rule(repository: Path) -> None:
+    (repository / "package").mkdir()
+    (repository / "package" / "__init__.py").write_text("")
+    (repository / "package" / "deep.py").write_text("def less(a, b):\n    return a\n")
+    replaced("def larger(a, b):\n    return op.Where(op.Less(a, b), b, a)", "from package.deep import less as larger")(
+        repository / "helpers.py"
+    )
+    commit(repository)
+    replaced("return a", "return b")(repository / "package" / "deep.py")
+    assert changed_conversions("HEAD", ["my_rules.py"], load_cases()).operators == ("aten.fmax.default",)
+
+
 def test_a_branch_is_compared_where_it_left_the_other(repository: Path) -> None:
     subprocess.run(["git", "checkout", "-q", "-b", "mine"], check=True, timeout=60)
     replaced("op.Less(a", "op.Greater(a")(repository / "helpers.py")
