@@ -53,6 +53,7 @@ def test_every_operator_case_draws_every_point_that_pytorch_takes(asker: Asker, 
         assert [excuses()[place] for place in set(range(len(excuses()))) - used] == []
 
 
+@pytest.mark.slow
 def test_a_call_that_kills_pytorch_costs_no_other_its_answer(asker: Asker) -> None:
     def divided(dividend: int, divisor: int) -> Invocation:
         tensors = (("self", vector([dividend], "int32")), ("other", vector([divisor], "int32")))

@@ -94,6 +94,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert Corpus([tmp_path / "none"]).overloads() == ()
 
 
+@pytest.mark.slow
 def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
     # Not forked from this process: it has threads, whose locks a forked one would wait for.
     context = multiprocessing.get_context("spawn")

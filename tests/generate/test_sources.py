@@ -88,6 +88,7 @@ def test_a_run_keeps_its_smallest_failures(twice: Place) -> None:
     assert {(e.origin, e.converter, e.backend) for e in entries} == {("failure", "dynamo", "ort-cpu")}
 
 
+@pytest.mark.slow
 def test_what_failed_is_run_first_next_time(twice: Place) -> None:
     kept = {entry.invocation.case_id for entry in twice.corpus.read(FAILING).entries}
     second = twice.rows(2)

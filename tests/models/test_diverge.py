@@ -91,6 +91,7 @@ def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]
     assert found.to_data()["alone"][0]["case_id"]
 
 
+@pytest.mark.slow
 def test_a_defect_that_is_folded_into_what_reads_it_is_named_itself(tmp_path: Path) -> None:
     # The cosines of the positions are constants, which the exporter multiplies out of the graph.
     file = tmp_path / "cosine.py"

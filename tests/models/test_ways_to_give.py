@@ -63,7 +63,7 @@ SIZES: dict[str, Any] = {
     "automatic": (Dim.AUTO, Dim.AUTO),
 }
 #: Programs of those that are given otherwise.
-NAMED = {"shared_open_size", "cache_of_open_length", "keyword_inputs_of_open_size", "flags_and_numbers"}
+NAMED = {"keyword_inputs_of_open_size", "flags_and_numbers"}
 
 
 def program(name: str) -> torch.export.ExportedProgram:

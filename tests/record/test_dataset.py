@@ -236,6 +236,7 @@ def test_a_shard_is_no_run(tmp_path: Path) -> None:
     assert "set aside: it is shard 3/8 of a run: put them together with `conformance merge`" in said.output
 
 
+@pytest.mark.slow
 def test_jobs_that_add_at_the_same_time_do_no_harm(tmp_path: Path) -> None:
     dataset = str(tmp_path / "dataset")
     shared, *others = (make_run(tmp_path, rows=20) for _ in range(5))

@@ -479,6 +479,7 @@ def test_a_failure_that_cannot_be_reproduced_is_one_line(tmp_path: Path) -> None
     assert "it ended before anything was exported" in said.output
 
 
+@pytest.mark.slow
 def test_a_script_that_does_not_show_the_failure_is_reported(tmp_path: Path) -> None:
     call = unary("aten.neg.default", [1.0])
     recorded = record_of(

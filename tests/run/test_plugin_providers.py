@@ -99,6 +99,7 @@ def test_a_run_names_the_adapter(webgpu: Backend, tmp_path: Path) -> None:
     assert len({row["case_id"] for row in found if row["backend"] == "ort-webgpu"}) >= 4
 
 
+@pytest.mark.slow
 def test_a_flushed_subnormal_is_no_defect_of_webgpus(webgpu: Backend, tmp_path: Path) -> None:
     words = ("--backend", "ort-webgpu", "--op", "aten.exp.default", "--dtype", "float32", "--examples", "60")
     run_harness(*words, "--record-only", "--results-dir", tmp_path / "run")
