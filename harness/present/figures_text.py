@@ -13,6 +13,7 @@ from harness.reproduce.figures import Figure, FigureChange
 
 def value_text(figure: Figure, value: float) -> str:
     """Return a figure with its unit."""
+    value += 0.0  # no sign of zero
     match figure:
         case Figure.MILLISECONDS:
             return f"{value:.3g} ms"

@@ -11,7 +11,7 @@ import pytest
 from harness_runs import ROOT, output, run_harness
 from recorded_run import conformance
 
-from harness.gate.after_upgrade import attribute_to_machine
+from harness.gate.after_upgrade import attribute_to_machine, measure_upgrade
 from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, compare_sides, find_side
 
@@ -131,3 +131,17 @@ def test_what_the_earlier_release_does_here_too_is_the_machines(tmp_path: Path) 
 def done_versions(base: Path) -> dict[str, str]:
     versions: dict[str, str] = json.loads((base / "baseline.json").read_text())["versions"]
     return versions
+
+
+@pytest.mark.thorough
+def test_the_cost_of_a_call_is_compared_with_the_earlier_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("import torch\ndef make(): return torch.nn.Linear(4, 3), (torch.ones(2, 4),)\n")
+    versions = {"onnxruntime": ("1.30.0", "1.32.0")}
+    (figures,) = measure_upgrade(["model.py:make"], versions, tmp_path / "releases")
+    assert not figures.problem
+    assert {str(change.figure) for change in figures.changes} >= {"ms", "memory"}
+    (same,) = measure_upgrade(["model.py:make"], {}, tmp_path / "releases")
+    assert same.problem

@@ -212,4 +212,4 @@ def _report(package: str, change: Change, as_json: bool) -> None:
             click.echo(f"  or one of {', '.join(change.between)}, which could not be tried")
     else:
         known = {one.shown for one in change.tried.values() if one.outcome}
-        click.echo(f"The verdict is the same: {known.pop()}" if known else "No release has a verdict.")
+        click.echo(f"No release changed it: {known.pop()}" if known else "No release has a verdict.")
