@@ -17,7 +17,7 @@ from rich.console import Console
 
 from harness.app.checking import CheckAnswer, CheckRequest, answer_check
 from harness.core.route import FILE, Route, is_onnx_file
-from harness.models.stored_model import StoredModel, model_title, store_model
+from harness.models.stored_model import StoredModel, is_empty, model_title, store_model
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import NO_FILES, GivenFiles, absolute_word
 from harness.pipeline.supervisor import Supervisor
@@ -167,7 +167,7 @@ def _route_options(word: str, routes: Sequence[str], rules: Sequence[str | Path]
 def _stored(model: Any, inputs: Any, dynamic: Any) -> Iterator[StoredModel]:
     """Write a model to files while it is checked, unless it is a file's name already."""
     if isinstance(model, str | Path):
-        if inputs not in ((), None) or dynamic is not None:
+        if not is_empty(inputs) or dynamic is not None:
             problem = "has example inputs and dynamic shapes of its own: leave out inputs and dynamic"
             raise ModelProblem(f"{model} {problem}")
         yield StoredModel(absolute_word(str(model)))

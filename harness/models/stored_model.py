@@ -88,7 +88,7 @@ def store_model(model: Any, inputs: Any, dynamic: Any, folder: Path) -> StoredMo
         onnx.save(model, folder / "model.onnx")
         return StoredModel(str(folder / "model.onnx"), _store_arrays(inputs, folder), folder, place)
     if isinstance(model, torch.export.ExportedProgram):
-        if not _is_empty(inputs):
+        if not is_empty(inputs):
             raise ModelProblem("an exported program has example inputs of its own: leave out inputs")
         torch.export.save(model, folder / "model.pt2")
         return StoredModel(str(folder / "model.pt2"), folder=folder, place=place)
@@ -119,7 +119,7 @@ def _write_pickle(made: tuple[Any, ...], folder: Path, place: Path) -> None:
 
 
 def _store_arrays(inputs: Any, folder: Path) -> str:
-    if _is_empty(inputs):
+    if is_empty(inputs):
         return ""
     if not isinstance(inputs, Mapping):
         raise ModelProblem("inputs of an ONNX graph are a dict: name of an input → array")
@@ -149,7 +149,8 @@ def _is_users(module: ModuleType | None) -> bool:
     return file is not None and not {"site-packages", "dist-packages"} & set(Path(file).parts)
 
 
-def _is_empty(inputs: Any) -> bool:
+def is_empty(inputs: Any) -> bool:
+    """Whether no inputs are given."""
     return inputs is None or (isinstance(inputs, tuple | list | dict) and not inputs)
 
 

@@ -162,7 +162,7 @@ def test_a_graph_is_checked_with_drawn_inputs_and_with_given_ones(
         pytest.param(Celu(), torch.ones(2, 4), {"inputs_from": "nowhere"}, ModelProblem, id="no such inputs"),
         pytest.param("nowhere.py:make", (), {}, ModelProblem, id="no such file"),
         pytest.param("nomodel", (), {}, UnknownName, id="no such model"),
-        pytest.param("resnet50", torch.ones(1), {}, ModelProblem, id="inputs of a named model"),
+        pytest.param("resnet50", np.ones(2), {}, ModelProblem, id="inputs of a named model"),
         pytest.param(3, (), {}, ModelProblem, id="no model"),
         pytest.param(lambda x: next(ONCE) + x, torch.ones(2), {}, ModelProblem, id="not to be pickled"),
     ],
