@@ -24,12 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.gate.baseline.file import DEFAULT, is_baseline
+
 #: `conformance` of the running Python, whether or not its script is on the path.
 CONFORMANCE = (sys.executable, "-m", "harness.app.cli")
 #: Seconds that a sweep gets to complete its record after the signal to end.
 GRACE = 60.0
 #: The baseline that is used if none is named.
-BASELINE = Path("golden/baseline")
+BASELINE = Path(DEFAULT)
 #: Number of runs of the dataset to compare with: the last one may have been a small one.
 LAST = 3
 #: The exit status of a sweep that was stopped for taking too long; no process has it.
@@ -124,7 +126,7 @@ class Nightly:
     def baseline(self) -> list[Path]:
         """Return the baseline, if there is one."""
         path = self.given.baseline or BASELINE
-        return [path] if (path / "baseline.json").is_file() else []
+        return [path] if is_baseline(path) else []
 
     def against(self) -> list[Path]:
         """Return the baseline, or else the last runs, from which one of the same kind is chosen."""

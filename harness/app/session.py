@@ -78,7 +78,7 @@ class UnitSummary:
                 self.waived[waiver] += 1
             if verdict.is_open:
                 self.open += 1
-            elif waiver is not None and self._waivers.excuses(verdict):
+            elif self._waivers.holds(waiver):
                 continue
             elif verdict.outcome.is_failure:
                 key = f"{verdict.backend}: {verdict.outcome} at {verdict.stage}: {verdict.signature}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -11,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-import harness
 from harness.gate.baseline.file import Baseline, baseline_of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding, compare
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, reported
@@ -19,7 +17,7 @@ from harness.generate.case_library import load_cases
 from harness.pipeline.model_task import absolute_word
 from harness.record.layout import ResultsError
 from harness.reproduce.figures import FigureChange, MeasureCommand, NotMeasured, compare_figures
-from harness.reproduce.releases import PACKAGES, install_release
+from harness.reproduce.releases import PACKAGES, environment_with, install_release
 
 #: Runs `pytest harness` with options and a plug-in, and returns its exit status.
 RunPytest: TypeAlias = "Callable[[list[str], object], int]"
@@ -104,8 +102,7 @@ def attribute_to_machine(
     for option, name in (("--op", "overload"), ("--converter", "converter"), ("--backend", "backend")):
         options += [word for value in sorted({getattr(d, name) for d in worse}) for word in (option, value)]
     options += ["--shapes", _shapes(read_baseline(baseline), {d.shape_mode for d in worse})]
-    path = [*(str(release.directory) for release in installed), str(Path(harness.__file__).parents[1])]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, os.environ.get("PYTHONPATH", "")])}
+    variables = environment_with([release.directory for release in installed])
     words = [sys.executable, "-m", "harness.app.cli", "run", *options, *more]
     done = subprocess.run(words, env=variables, stdout=sys.stderr, check=False)
     if done.returncode not in (0, 1):

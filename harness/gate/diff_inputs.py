@@ -276,7 +276,7 @@ def compare_sides(before: Side, after: Side, waivers: Waivers = NO_WAIVERS) -> B
     if waivers.entries and after.run is not None:
         lenient = _remove(baseline_of_run(after.run, waivers), lacking)
         differences = mark_waived(differences, compare(was, lenient))
-        uses = waivers.excuse_rows(store.read(after.run, WAIVER_COLUMNS, encoded=True))[1]
+        uses = waivers.met_rows(store.read(after.run, WAIVER_COLUMNS, encoded=True))[1]
     shown = [reported(difference, versions) for difference in differences]
     if after.run is not None:
         shown = _add_cases(shown, after.run)

@@ -19,6 +19,7 @@ import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -105,14 +106,21 @@ class Waivers:
         """Return the number of the first waiver that a failing case meets, expired ones last; None for none."""
         if not verdict.outcome.is_failure or verdict.is_open:
             return None
-        order = sorted(range(len(self.entries)), key=lambda number: self.is_expired(self.entries[number]))
         row = vars(verdict)
-        return next((number for number in order if self.entries[number].matches(row)), None)
+        return next((number for number in self._order if self.entries[number].matches(row)), None)
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """The numbers of the waivers, expired ones last."""
+        return sorted(range(len(self.entries)), key=lambda number: self.is_expired(self.entries[number]))
+
+    def holds(self, number: int | None) -> bool:
+        """Whether the waiver of a number, as from `meeting`, excuses the cases that meet it; False for None."""
+        return number is not None and not self.is_expired(self.entries[number])
 
     def excuses(self, verdict: Verdict) -> bool:
         """Whether a failing case meets a waiver that holds."""
-        number = self.meeting(verdict)
-        return number is not None and not self.is_expired(self.entries[number])
+        return self.holds(self.meeting(verdict))
 
     def uses(self, cases: Mapping[int, int], overloads: Iterable[str]) -> list[WaiverUse]:
         """Return what became of each waiver in a run.
@@ -136,8 +144,7 @@ class Waivers:
         coded = CodedRows(rows.select(COLUMNS))
         excused, met = np.zeros(len(coded), bool), np.zeros(len(coded), bool)
         cases = Counter[int]()
-        order = sorted(range(len(self.entries)), key=lambda number: self.is_expired(self.entries[number]))
-        for number in order:
+        for number in self._order:
             waiver = self.entries[number]
             conditions = [_FAILED, _NOT_OPEN, *waiver.conditions(failure=True)]
             places = [place for place in coded.matching(conditions) if not met[place]]

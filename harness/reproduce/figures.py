@@ -10,7 +10,6 @@ enough for somebody to care.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import harness
+from harness.reproduce.releases import environment_with
 
 #: Number of pairs.
 PAIRS = 7
@@ -146,13 +145,11 @@ class MeasureCommand:
         Raises:
             NotMeasured: It gives no figures.
         """
-        ours = str(Path(harness.__file__).parents[1])
-        path = os.pathsep.join([*map(str, self.releases), ours, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         command = [sys.executable, "-m", "harness.app.cli", "measure", *self.words, "--json"]
         try:
             done = subprocess.run(
                 command,
-                env={**os.environ, "PYTHONPATH": path},
+                env=environment_with(self.releases),
                 cwd=self.cwd,
                 capture_output=True,
                 text=True,

@@ -122,6 +122,12 @@ def _reason(distribution: str, release: str, message: str) -> str:
     return f"{distribution} {release} cannot be installed: {text[:200] or 'uv failed'}"
 
 
+def environment_with(directories: Sequence[Path]) -> dict[str, str]:
+    """Return the variables of a process that finds releases in these folders before the installed ones."""
+    places = [*map(str, directories), str(Path(harness.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+
+
 #: Seconds: the command imports PyTorch and the exporters, and may export a few times for blame.
 _PATIENCE = 600
 _UNFIT = ("ModuleNotFoundError: ", "ImportError: ")
@@ -141,12 +147,10 @@ class Rerun:
 
     def verdicts(self, package: str, release: str, directory: Path) -> Verdicts:
         """Return the case's verdicts with the release in `directory` instead of the installed one."""
-        ours = str(Path(harness.__file__).parents[1])
-        path = os.pathsep.join([str(directory), ours, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "harness.app.cli", *self.words, "--json"],
-                env={**os.environ, "PYTHONPATH": path},
+                env=environment_with([directory]),
                 capture_output=True,
                 text=True,
                 cwd=self.cwd,
