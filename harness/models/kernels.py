@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.compare.verdict import Stage
-from harness.convert.converter import Converter
-from harness.core.case_group import CaseGroup
 from harness.core.dtypes import is_float
 from harness.core.invocation import Invocation
-from harness.core.route import EXPORTED, Route
+from harness.core.route import Route
 from harness.core.text import first_line
-from harness.pipeline.case import Case
-from harness.pipeline.model_listing import list_runs
+from harness.pipeline.first_run import ask_first_run, make_first_run
 from harness.pipeline.model_task import ModelSource
-from harness.pipeline.run_case import make_artefact
-from harness.pipeline.started_route import StartedRoute
-from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import NodeKernel
@@ -86,16 +81,8 @@ def report_kernels(source: ModelSource, route: Route, supervisor: Supervisor) ->
     Raises:
         ModelProblem: the model cannot be loaded.
     """
-    runs = list_runs(source, supervisor, dynamic=route.dynamic, backend=route.backend)
-    if isinstance(runs, Death):
-        return KernelReport(route, problem=runs.message)
-    report = KernelReport(route, problem="the worker gave no answer")
-    for message in list(supervisor.serve_alone(KernelTask(source, route, runs[0].invocation))):
-        if isinstance(message, Death):
-            report = KernelReport(route, problem=message.message)
-        if isinstance(message, KernelReport):
-            report = message
-    return report
+    answer = ask_first_run(source, route, supervisor, lambda run: KernelTask(source, route, run), KernelReport)
+    return KernelReport(route, problem=answer) if isinstance(answer, str) else answer
 
 
 def carry_out(task: KernelTask, worker: WorkerProcess) -> None:
@@ -113,13 +100,6 @@ def _ask(task: KernelTask, worker: WorkerProcess) -> Sequence[NodeKernel]:
     route, backend = task.route, worker.start(task.route.backend)
     if not isinstance(backend, HasKernelReport):
         raise ValueError(f"{route.backend} does not say what ran where")
-    converter: Converter | None = None if route.converter in EXPORTED else worker.converter(route)[0]
-    group = CaseGroup.of(task.invocation)
-    structure = worker.structure(group, task.source, route, route.backend)
-    oracle = structure.oracle(task.invocation)
-    case = Case(structure.returning(len(oracle.expected)), oracle)
-    made = make_artefact(case, StartedRoute(replace(route, backend=""), converter))
-    if made.failure is not None or made.artefact is None:
-        raise ValueError(made.message)
-    shapes = case.shape_ranges(made.artefact) if route.dynamic else None
-    return backend.node_kernels(made.artefact, case.feeds(made.artefact), shapes)
+    case, artefact = make_first_run(task.source, route, task.invocation, worker)
+    shapes = case.shape_ranges(artefact) if route.dynamic else None
+    return backend.node_kernels(artefact, case.feeds(artefact), shapes)

@@ -12,18 +12,13 @@ import numpy as np
 import psutil
 
 from harness.compare.verdict import Stage
-from harness.convert.converter import Converter
-from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
-from harness.core.route import EXPORTED, Route
+from harness.core.route import Route
 from harness.core.text import first_line
-from harness.pipeline.case import Case
-from harness.pipeline.model_listing import list_runs
+from harness.pipeline.first_run import ask_first_run, make_first_run
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.run_accuracy import measure_accuracy
-from harness.pipeline.run_case import make_artefact
-from harness.pipeline.started_route import StartedRoute
-from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
 
@@ -74,16 +69,8 @@ def measure_model(source: ModelSource, route: Route, supervisor: Supervisor) -> 
     Raises:
         ModelProblem: The model cannot be loaded.
     """
-    runs = list_runs(source, supervisor, dynamic=route.dynamic, backend=route.backend)
-    if isinstance(runs, Death):
-        return Figures(problem=runs.message)
-    figures = Figures(problem="the worker gave no answer")
-    for message in list(supervisor.serve_alone(MeasureTask(source, route, runs[0].invocation))):
-        if isinstance(message, Death):
-            figures = Figures(problem=message.message)
-        if isinstance(message, Figures):
-            figures = message
-    return figures
+    answer = ask_first_run(source, route, supervisor, lambda run: MeasureTask(source, route, run), Figures)
+    return Figures(problem=answer) if isinstance(answer, str) else answer
 
 
 def carry_out(task: MeasureTask, worker: WorkerProcess) -> None:
@@ -98,24 +85,18 @@ def carry_out(task: MeasureTask, worker: WorkerProcess) -> None:
 
 def _measure(task: MeasureTask, worker: WorkerProcess) -> Figures:
     route, backend = task.route, worker.start(task.route.backend)
-    converter: Converter | None = None if route.converter in EXPORTED else worker.converter(route)[0]
-    structure = worker.structure(CaseGroup.of(task.invocation), task.source, route, route.backend)
-    oracle = structure.oracle(task.invocation)
-    case = Case(structure.returning(len(oracle.expected)), oracle)
-    made = make_artefact(case, StartedRoute(replace(route, backend=""), converter))
-    if made.failure is not None or made.artefact is None:
-        raise ValueError(made.message)
-    session = backend.load(made.artefact, case.shape_ranges(made.artefact) if route.dynamic else None)
+    case, artefact = make_first_run(task.source, route, task.invocation, worker)
+    session = backend.load(artefact, case.shape_ranges(artefact) if route.dynamic else None)
     if not session.runnable:
         raise ValueError(f"{route.backend} cannot run here")
-    feeds = case.feeds(made.artefact)
+    feeds = case.feeds(artefact)
     outputs = session.run(feeds)
 
     def call() -> None:
         session.run(feeds)
 
     figures = Figures(milliseconds=_time(call), memory=_left_memory(call))
-    accuracy = measure_accuracy(oracle.expected, outputs)
+    accuracy = measure_accuracy(case.oracle.expected, outputs)
     if accuracy is None:
         return figures
     return replace(figures, sqnr=accuracy.sqnr, flips=accuracy.top1, rows=accuracy.rows)
