@@ -21,7 +21,7 @@ _HEADING = re.compile(r"^## \[([^\]]+)\](?: - (\d{4}-\d{2}-\d{2}))?$", re.MULTIL
 _LINK = re.compile(r"(!?\[[^\]]*\])\((?!https?://|#)([^)\s]+)\)")
 
 
-def notes_of(changelog: str, version: str) -> str:
+def release_notes(changelog: str, version: str) -> str:
     """Return the section of a version in a changelog.
 
     Raises:
@@ -42,7 +42,7 @@ def notes_of(changelog: str, version: str) -> str:
     return sections[0][1]
 
 
-def with_addresses(project: str, repository: str) -> str:
+def add_addresses(project: str, repository: str) -> str:
     """Return the text of pyproject.toml with the addresses of a repository."""
     pages = {"Repository": "", "Documentation": "#readme", "Changelog": "/blob/main/CHANGELOG.md", "Issues": "/issues"}
     lines = [f'{name} = "{repository}{end}"' for name, end in pages.items()]
@@ -51,7 +51,7 @@ def with_addresses(project: str, repository: str) -> str:
     )
 
 
-def with_absolute_links(readme: str, repository: str, tag: str) -> str:
+def make_links_absolute(readme: str, repository: str, tag: str) -> str:
     """Return a README whose links and pictures lead to a tag of a repository."""
 
     def absolute(match: re.Match[str]) -> str:
@@ -74,12 +74,12 @@ def main() -> int:
     if given.tag != f"v{version}":
         parser.error(f"the tag is {given.tag}, and harness.__version__ is {version}")
     try:
-        notes = notes_of((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+        notes = release_notes((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     except ValueError as error:
         parser.error(str(error))
     project, readme = root / "pyproject.toml", root / "README.md"
-    project.write_text(with_addresses(project.read_text(encoding="utf-8"), given.repository), encoding="utf-8")
-    absolute = with_absolute_links(readme.read_text(encoding="utf-8"), given.repository, given.tag)
+    project.write_text(add_addresses(project.read_text(encoding="utf-8"), given.repository), encoding="utf-8")
+    absolute = make_links_absolute(readme.read_text(encoding="utf-8"), given.repository, given.tag)
     readme.write_text(absolute, encoding="utf-8")
     print(notes)
     return 0

@@ -25,7 +25,7 @@ from harness.present.report import Report, Section
 
 @dataclass(frozen=True)
 class Required:
-    """What is asked about the nodes of a model: where they ran, and that they ran on a device or in a dtype.
+    """The questions about the nodes of a model: where they ran, and whether on a device or in a dtype.
 
     Attributes:
         is_shown: Show where each node ran.
@@ -56,7 +56,7 @@ class CheckRequest:
         tolerance: A tolerance that replaces the effect of rounding; None for that effect.
         given: The user's inputs.
         deployed: ``FILE.py:FUNCTION`` of the deployed preprocessing, to compare with that of `given`; "" for none.
-        required: What is asked about the nodes.
+        required: The questions about the nodes.
         name: The model's name in the answer; "" for that of `word`.
         shown_word: The word that the answer names; "" for `word` itself.
     """

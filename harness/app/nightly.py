@@ -53,17 +53,17 @@ class NightOptions:
     """The options of a night.
 
     Attributes:
-        out: Where everything is written.
+        out: The folder that everything is written to.
         shard: ``I/N`` runs only this shard; "" for the whole night.
         on: The cluster that the sweep runs on; "" for this machine.
         finish: Run only what comes after the shards.
         shards: Number of shards.
-        run: With `on`, the name of the sweep; "" for one by the time.
+        run: With `on`, the name of the sweep; "" makes one from the time.
         jobs: Number of shards that run in parallel.
         timeout: Minutes for a shard.
-        op: Operators, as in `pytest harness`; likewise `converter`, `backend`, `source` and `examples`.
+        op: The operators, as in `pytest harness`; so are `converter`, `backend`, `source` and `examples`.
         seed: Seed of the draws.
-        dataset: Where runs are kept: a directory or a URL; "" for nowhere.
+        dataset: The directory or URL that runs are kept in; "" keeps none.
         shrink: Seconds for shrinking failures.
         graphs: Whether the dashboard has graphs and scripts.
         history: Number of runs on the dashboard.
@@ -71,7 +71,7 @@ class NightOptions:
         baseline: What the night is compared with; None for `BASELINE` if it is there, else the last run of the dataset.
         waivers: The file of failures that are expected; None for none.
         link: The dashboard's address, for the summary.
-        webhook: Where the message is posted; "" for nowhere.
+        webhook: The address that the message is posted to; "" posts none.
         pytest: Further options of `pytest harness`.
     """
 

@@ -92,7 +92,7 @@ def changed_conversions(revision: str, rules: Sequence[str | Path], known: Itera
     changes = {file: lines for file, lines in _changed_lines(base, top).items() if file.endswith(".py")}
     given = {Path(rule).resolve() for rule in rules}
     homes = _converter_homes()
-    files = {path for home in homes for path in home.rglob("*.py")} | _with_imports(given, top)
+    files = {path for home in homes for path in home.rglob("*.py")} | _rule_sources(given, top)
     files |= {top / file for file in changes}
     modules = {path: _Module.read(path) for path in sorted(files)}
     places: set[_Place] = set()
@@ -114,7 +114,7 @@ def changed_conversions(revision: str, rules: Sequence[str | Path], known: Itera
     return ChangedConversions(revision, unique, tuple(_overloads(unique, known)), tuple(others))
 
 
-def _with_imports(rules: Collection[Path], top: Path) -> set[Path]:
+def _rule_sources(rules: Collection[Path], top: Path) -> set[Path]:
     """Return files of rules with the files of the repository that they import, directly or through others."""
     reached, new = set[Path](), {path for path in rules if path.is_file()}
     while new:
@@ -248,7 +248,7 @@ _Place: TypeAlias = "tuple[Path, str]"
 
 
 class _Uses:
-    """Who uses what in some modules."""
+    """The uses of definitions in some modules."""
 
     def __init__(self, modules: Iterable[_Module]) -> None:
         self._files: defaultdict[str, list[Path]] = defaultdict(list)

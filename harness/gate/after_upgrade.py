@@ -17,7 +17,7 @@ from harness.generate.case_library import load_cases
 from harness.pipeline.model_task import absolute_word
 from harness.record.layout import ResultsError
 from harness.reproduce.figures import FigureChange, MeasureCommand, NotMeasured, compare_figures
-from harness.reproduce.releases import PACKAGES, environment_with, install_release
+from harness.reproduce.releases import PACKAGES, install_release, release_environment
 
 #: Runs `pytest harness` with options and a plug-in, and returns its exit status.
 RunPytest: TypeAlias = "Callable[[list[str], object], int]"
@@ -102,7 +102,7 @@ def attribute_to_machine(
     for option, name in (("--op", "overload"), ("--converter", "converter"), ("--backend", "backend")):
         options += [word for value in sorted({getattr(d, name) for d in worse}) for word in (option, value)]
     options += ["--shapes", _shapes(read_baseline(baseline), {d.shape_mode for d in worse})]
-    variables = environment_with([release.directory for release in installed])
+    variables = release_environment([release.directory for release in installed])
     words = [sys.executable, "-m", "harness.app.cli", "run", *options, *more]
     done = subprocess.run(words, env=variables, stdout=sys.stderr, check=False)
     if done.returncode not in (0, 1):
@@ -121,7 +121,7 @@ def attribute_to_machine(
 
 @dataclass(frozen=True)
 class ModelFigures:
-    """What an upgrade changed of the cost of a model's calls.
+    """The changes of the cost of a model's calls by an upgrade.
 
     Attributes:
         model: The model as the user named it.

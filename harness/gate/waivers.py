@@ -123,7 +123,7 @@ class Waivers:
         return self.holds(self.meeting(verdict))
 
     def uses(self, cases: Mapping[int, int], overloads: Iterable[str]) -> list[WaiverUse]:
-        """Return what became of each waiver in a run.
+        """Return the use of each waiver in a run.
 
         Args:
             cases: Number of a waiver → the failing cases that met it.
@@ -136,7 +136,7 @@ class Waivers:
         ]
 
     def met_rows(self, rows: pa.Table) -> tuple[npt.NDArray[np.bool_], list[WaiverUse]]:
-        """Return which rows of a record are excused, and what became of each waiver.
+        """Return which rows of a record are excused, and the use of each waiver.
 
         Args:
             rows: Rows with `COLUMNS`.
@@ -167,6 +167,6 @@ class Waivers:
 NO_WAIVERS = Waivers()
 
 
-def as_open(verdict: Verdict) -> Verdict:
+def mark_open(verdict: Verdict) -> Verdict:
     """Return a failing verdict that counts as one that the specification leaves open."""
     return replace(verdict, blame=SPEC)

@@ -38,7 +38,7 @@ def change_text(change: FigureChange) -> str:
     return f"{how}: {before} → {after} ({interval})"
 
 
-def with_figures(report: Report, figures: Sequence[ModelFigures]) -> Report:
+def add_figures(report: Report, figures: Sequence[ModelFigures]) -> Report:
     """Return a report with a section of what models cost, if any was measured."""
     rows = [
         Row(f"{model.model}, {change.figure}", change_text(change)) for model in figures for change in model.changes

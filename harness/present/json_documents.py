@@ -1055,7 +1055,7 @@ DOCUMENTS: Mapping[str, Document] = {
 }
 
 
-def with_schema(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+def label_document(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a document that says what it is."""
     return {"schema": f"{name}/{DOCUMENTS[name].version}", **data}
 

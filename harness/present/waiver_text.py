@@ -1,4 +1,4 @@
-"""What became of the waivers of a run, in words."""
+"""The use of waivers in a run, in words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def waiver_lines(uses: Sequence[WaiverUse]) -> Iterator[str]:
 
 
 def waiver_data(uses: Sequence[WaiverUse]) -> list[dict[str, Any]]:
-    """Return what became of each waiver as plain data."""
+    """Return the use of each waiver as plain data."""
     return [
         {
             "overload": list(use.waiver.overload),

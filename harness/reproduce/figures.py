@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.reproduce.releases import environment_with
+from harness.reproduce.releases import release_environment
 
 #: Number of pairs.
 PAIRS = 7
@@ -149,7 +149,7 @@ class MeasureCommand:
         try:
             done = subprocess.run(
                 command,
-                env=environment_with(self.releases),
+                env=release_environment(self.releases),
                 cwd=self.cwd,
                 capture_output=True,
                 text=True,

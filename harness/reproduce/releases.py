@@ -122,7 +122,7 @@ def _reason(distribution: str, release: str, message: str) -> str:
     return f"{distribution} {release} cannot be installed: {text[:200] or 'uv failed'}"
 
 
-def environment_with(directories: Sequence[Path]) -> dict[str, str]:
+def release_environment(directories: Sequence[Path]) -> dict[str, str]:
     """Return the variables of a process that finds releases in these folders before the installed ones."""
     places = [*map(str, directories), str(Path(harness.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
@@ -150,7 +150,7 @@ class Rerun:
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "harness.app.cli", *self.words, "--json"],
-                env=environment_with([directory]),
+                env=release_environment([directory]),
                 capture_output=True,
                 text=True,
                 cwd=self.cwd,

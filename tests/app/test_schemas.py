@@ -63,7 +63,7 @@ def test_every_command_with_json_has_a_document() -> None:
     printed = {
         name
         for file in (ROOT / "harness" / "app" / "cli").glob("*.py")
-        for name in re.findall(r'(?:print_json|with_schema)\(\s*"([\w-]+)"', file.read_text(encoding="utf-8"))
+        for name in re.findall(r'(?:print_json|label_document)\(\s*"([\w-]+)"', file.read_text(encoding="utf-8"))
     }
     assert printed | {"check", "headroom"} == {*DOCUMENTS}
 

@@ -68,9 +68,9 @@ def say_step(step: str) -> None:
 
 def print_json(name: str, data: Mapping[str, Any]) -> None:
     """Print a document of `harness.present.json_documents` for programs."""
-    from harness.present.json_documents import with_schema
+    from harness.present.json_documents import label_document
 
-    click.echo(json_text(with_schema(name, data)))
+    click.echo(json_text(label_document(name, data)))
 
 
 def example(*lines: str) -> str:

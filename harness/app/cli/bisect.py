@@ -139,7 +139,7 @@ def _search(
 
 
 class _Measured:
-    """Says whether a figure of a model with a release is worse or better than with the first release that was asked.
+    """Compares a figure of a model with each release against the first one that can be measured.
 
     Args:
         figure: The figure.

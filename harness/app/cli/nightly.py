@@ -30,7 +30,7 @@ def _rules(ctx: click.Context, option: click.Parameter, words: tuple[str, ...]) 
     return tuple(rules)
 
 
-def _as_in_pytest(name: str, default: str = "") -> Callable[[_Command], _Command]:
+def _pytest_option(name: str, default: str = "") -> Callable[[_Command], _Command]:
     text = f"As in `pytest harness`. Repeatable.{default}"
     return click.option(f"--{name}", multiple=True, metavar="NAME", help=text)
 
@@ -58,12 +58,12 @@ def _number(name: str, default: int, text: str) -> Callable[[_Command], _Command
 @click.option("--run", default="", metavar="NAME", help="With --on: the name of the sweep; the same name resumes one.")
 @_number("--jobs", 1, "Number of shards that run in parallel.")
 @click.option("--timeout", type=float, default=330.0, show_default=True, metavar="MIN", help="Minutes for a shard.")
-@_as_in_pytest("op")
-@_as_in_pytest("converter")
-@_as_in_pytest("backend")
-@_as_in_pytest("source", " Default: generated, programs, and the known cases of the last runs.")
+@_pytest_option("op")
+@_pytest_option("converter")
+@_pytest_option("backend")
+@_pytest_option("source", " Default: generated, programs, and the known cases of the last runs.")
 @click.option("--seed", type=int, metavar="N", help="Seed of the draws. Default: the date; every night draws others.")
-@_as_in_pytest("examples")
+@_pytest_option("examples")
 @click.option("--dataset", default="", metavar="DATASET", help="Keep the runs here: a directory, or a URL of fsspec.")
 @click.option(
     "--shrink", type=float, default=300.0, show_default=True, metavar="S", help="Shrink failures for S seconds."

@@ -23,7 +23,7 @@ from harness.compare.verdict import Verdict
 from harness.core.text import count
 from harness.generate.regressions.corpus_store import Corpus
 from harness.present import minimal_report as report
-from harness.present.json_documents import with_schema
+from harness.present.json_documents import label_document
 from harness.record.run_info import read_run_info, rule_files
 from harness.record.store import resolve_case
 from harness.reproduce.shrink_session import PER_FAILURE, failures, shrink_run
@@ -94,7 +94,7 @@ def command(
     ):
         done += 1
         if as_json:
-            click.echo(json.dumps(with_schema("shrink", dataclasses.asdict(minimal))))
+            click.echo(json.dumps(label_document("shrink", dataclasses.asdict(minimal))))
         else:
             console.print(report.render(minimal))
     console.print(f"{count(done, 'failure')} shrunk of {len(wanted)} in {run}", markup=False, highlight=False)

@@ -74,7 +74,7 @@ def command(
     from harness.gate.baseline.file import baseline_of_run, read_baseline, update, write_baseline
     from harness.plan.pytest_session import pytest_main
     from harness.present import gate_report as gate, report as reports
-    from harness.present.figures_text import figures_data, with_figures
+    from harness.present.figures_text import add_figures, figures_data
     from harness.record import layout
     from harness.record.run_info import RunInfo
 
@@ -90,7 +90,7 @@ def command(
         about = {"run": str(run), "accepted": accept, "figures": figures_data(figures)}
         print_json("upgrade", {**gate.comparison_data(compared), **about})
     else:
-        report = with_figures(gate.report(compared, title), figures)
+        report = add_figures(gate.report(compared, title), figures)
         if markdown:
             click.echo(reports.markdown(report), nl=False)
         else:

@@ -13,7 +13,7 @@ from harness.gate.baseline.error_bounds import bound, format_bound
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare, mark_waived
 from harness.gate.case_changes import DRIFT
-from harness.gate.waivers import NO_WAIVERS, Waivers, as_open
+from harness.gate.waivers import NO_WAIVERS, Waivers, mark_open
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
@@ -60,7 +60,7 @@ def recheck(
         supervisor: Runs it again.
         waivers: The failures that are expected in addition.
     """
-    lenient = [as_open(verdict) if waivers.excuses(verdict) else verdict for verdict in verdicts]
+    lenient = [mark_open(verdict) if waivers.excuses(verdict) else verdict for verdict in verdicts]
 
     def compared(rows: Sequence[Verdict], flaky: Collection[CaseKey]) -> list[CellDifference]:
         return compare(expected, replace(found, cells={cell.key: cell for cell in cells_of(rows, flaky)}))
