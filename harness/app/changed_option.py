@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.convert.changed_functions import ChangedConversions, NoRevision, changed_conversions
+from harness.convert.changed_functions import ChangedConversions, changed_conversions
+from harness.core.git import GitFailure
 from harness.generate.case_library import load_cases
 from harness.plan.options import UsageProblem
 
@@ -24,7 +25,7 @@ def choose(given: Any) -> ChangedConversions:
             raise UsageProblem(f"--changed-since and {option} both select the cases: give one of them")
     try:
         changed = changed_conversions(given.changed_since, given.rules, load_cases())
-    except NoRevision as error:
+    except GitFailure as error:
         raise UsageProblem(f"--changed-since {given.changed_since}: {error}") from None
     given.op = [] if changed.affects_all else list(changed.operators)
     return changed

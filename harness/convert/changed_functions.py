@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,20 +20,15 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.convert.conversion_sources import SOURCES, found_folder
+from harness.convert.conversion_sources import DOTTED_NAME, QUOTED_NAME, SOURCES, found_folder
 from harness.convert.function_families import registered_names
+from harness.core.git import GitFailure, git_output
 from harness.core.overloads import packet
 
 #: ``@@ -12,3 +14,0 @@``: lines of the other revision, and lines now.
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_QUOTED = re.compile(r"""['"](\w+)::(\w+)(?:\.(\w+))?['"]""")
-_DOTTED = re.compile(r"\b(aten|prims|quantized_decomposed)\.(\w+)\.(\w+)\b")
 #: The parts of onnxscript that take part in an export.
 _EXPORTING = ("function_libs", "optimizer", "rewriter", "_internal", "ir", "version_converter")
-
-
-class NoRevision(Exception):
-    """The changes cannot be told: no repository, or no such revision; the message is one line."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +79,10 @@ def changed_conversions(revision: str, rules: Sequence[str | Path], known: Itera
         known: The overloads to choose from.
 
     Raises:
-        NoRevision: The working directory is in no git repository, or there is no such revision.
+        GitFailure: The working directory is in no git repository, or there is no such revision.
     """
-    top = Path(_git("rev-parse", "--show-toplevel").strip()).resolve()
-    base = _git("merge-base", revision, "HEAD").strip()
+    top = Path(git_output("rev-parse", "--show-toplevel").strip()).resolve()
+    base = git_output("merge-base", revision, "HEAD").strip()
     changes = {file: lines for file, lines in _changed_lines(base, top).items() if file.endswith(".py")}
     given = {Path(rule).resolve() for rule in rules}
     homes = _converter_homes()
@@ -233,7 +227,7 @@ def _definitions(node: ast.stmt) -> Iterator[_Definition]:
 
 def _operators(decorator: str) -> Iterator[str]:
     """Yield the operators that a decorator names; none for a decorator that registers nothing."""
-    for namespace, name, overload in [*_QUOTED.findall(decorator), *_DOTTED.findall(decorator)]:
+    for namespace, name, overload in [*QUOTED_NAME.findall(decorator), *DOTTED_NAME.findall(decorator)]:
         yield f"{namespace}.{name}" + (f".{overload}" if overload else "")
 
 
@@ -322,7 +316,9 @@ def _changed_lines(base: str, top: Path) -> Mapping[str, _Lines]:
     """Return file → changed lines, for files that differ from a commit; all lines of files that git does not know."""
     changed: dict[str, _Lines] = {}
     before, file = "", ""
-    for line in _git("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", base, "--").splitlines():
+    for line in git_output(
+        "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames", base, "--"
+    ).splitlines():
         if line.startswith("--- "):
             before = line.removeprefix("--- ").removeprefix("a/")
         elif line.startswith("+++ "):
@@ -334,7 +330,7 @@ def _changed_lines(base: str, top: Path) -> Mapping[str, _Lines]:
             changed[file].before.update(range(old, old + removed))
             # Of lines that are only removed, the definition around the place has changed.
             changed[file].now.update(range(new, new + added) if added else (new,) if removed else ())
-    for name in _git("ls-files", "--others", "--exclude-standard", "--full-name", ":/*.py").splitlines():
+    for name in git_output("ls-files", "--others", "--exclude-standard", "--full-name", ":/*.py").splitlines():
         text = (top / name).read_text(encoding="utf-8", errors="replace")
         changed[name] = _Lines(now=set(range(1, text.count("\n") + 2)))
     return changed
@@ -343,26 +339,9 @@ def _changed_lines(base: str, top: Path) -> Mapping[str, _Lines]:
 def _text_at(base: str, file: str) -> str:
     """Return a file's text in a commit; "" if it is not there."""
     try:
-        return _git("show", f"{base}:{file}")
-    except NoRevision:
+        return git_output("show", f"{base}:{file}")
+    except GitFailure:
         return ""
-
-
-def _git(*words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "-c", "core.quotePath=false", *words],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-    except OSError as error:
-        raise NoRevision(f"git cannot be run: {error.strerror}") from None
-    if done.returncode:
-        message = done.stderr.strip().splitlines() or ["nothing in common"]
-        raise NoRevision(f"git {' '.join(words[:2])}: {message[0].removeprefix('fatal: ')}")
-    return done.stdout
 
 
 def _converter_homes() -> list[Path]:

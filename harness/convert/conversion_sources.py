@@ -29,8 +29,8 @@ _SCRIPT_MODULE = re.compile(r"symbolic_opset(\d+)$")
 #: A name in a decorator: ``"aten::add.Tensor"`` or ``aten.add.Tensor``.
 _REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
 _LATER = re.compile(r"\bopset_introduced=(\d+)")
-_QUOTED = re.compile(r'"(\w+)::(\w+)(?:\.(\w+))?"')
-_DOTTED = re.compile(r"\b(aten|prims|quantized_decomposed)\.(\w+)\.(\w+)\b")
+QUOTED_NAME = re.compile(r"""['"](\w+)::(\w+)(?:\.(\w+))?['"]""")
+DOTTED_NAME = re.compile(r"\b(aten|prims|quantized_decomposed)\.(\w+)\.(\w+)\b")
 #: ``__lshift_``.
 _DUNDER = re.compile(r"__\w*[^_]_$")
 _FUNCTION = re.compile(r"def (\w+)\(")
@@ -182,7 +182,7 @@ def _names(decorators: str) -> Iterator[tuple[str, int]]:
         later = _LATER.search(part)
         opset = int(later[1]) if later else 0
         script = part.startswith("@_onnx_symbolic")
-        for namespace, name, overload in [*_QUOTED.findall(part), *_DOTTED.findall(part)]:
+        for namespace, name, overload in [*QUOTED_NAME.findall(part), *DOTTED_NAME.findall(part)]:
             if script:
                 # The last underscore is that of operators in place, which it leaves off.
                 yield f"{namespace}.{name}" + ("_" if _DUNDER.match(name) else ""), opset

@@ -12,7 +12,8 @@ import pytest
 from harness_runs import output, rows, run_harness
 
 from harness.convert import changed_functions
-from harness.convert.changed_functions import NoRevision, changed_conversions
+from harness.convert.changed_functions import changed_conversions
+from harness.core.git import GitFailure
 from harness.generate.case_library import load_cases
 
 RULES = """\
@@ -182,10 +183,10 @@ def test_a_change_of_an_exporters_passes_may_affect_every_operator(exporter: Pat
 def test_without_a_repository_or_a_revision_there_are_no_changes_to_tell(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(NoRevision):
+    with pytest.raises(GitFailure):
         changed_conversions("nowhere", [], load_cases())
     monkeypatch.chdir(tmp_path_factory.mktemp("plain"))
-    with pytest.raises(NoRevision):
+    with pytest.raises(GitFailure):
         changed_conversions("main", [], load_cases())
 
 

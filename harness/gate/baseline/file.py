@@ -5,7 +5,6 @@ The order is stable, and nothing depends on time or place, so that a review show
 
 from __future__ import annotations
 
-import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from harness.core.documents import parse_data, parse_json, to_json
+from harness.core.git import GitFailure, GitMissing, git_output
 from harness.gate.baseline.cell_text import decode, encode
 from harness.gate.baseline.cells import BaselineCell, CellKey, scope
 from harness.gate.baseline.count_cells import COLUMNS, DRAWN_SOURCES, cells_in
@@ -153,10 +153,11 @@ def read_revision(revision: str, path: str) -> Baseline:
 def _git(*words: str) -> str | None:
     """Return git's output; None if it fails."""
     try:
-        done = subprocess.run(["git", *words], capture_output=True, encoding="utf-8", errors="replace", check=False)
-    except FileNotFoundError:
-        raise ResultsError("git is not installed: a revision's baseline cannot be read") from None
-    return None if done.returncode else done.stdout
+        return git_output(*words)
+    except GitMissing as error:
+        raise ResultsError(f"a revision's baseline cannot be read: {error}") from None
+    except GitFailure:
+        return None
 
 
 def write_baseline(directory: Path, baseline: Baseline) -> None:
