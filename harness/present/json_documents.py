@@ -13,6 +13,10 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
+from harness.causes.richness import CausesOfRuns
+from harness.pipeline.model_task import FixedSize
+from harness.support.health import PlugIn, RouteTest
+
 
 class Printed(TypedDict):
     """What every document has."""
@@ -184,14 +188,6 @@ class Optimiser(TypedDict):
     passes: list[str]
 
 
-class Size(TypedDict):
-    """A size that is declared open and fixed by constants."""
-
-    name: str
-    size: int
-    by: list[str]
-
-
 class RangeLoss(TypedDict):
     """The first node that leaves the range of its dtype."""
 
@@ -243,7 +239,7 @@ class RouteReport(TypedDict):
     cause: Cause | None
     optimiser: Optimiser
     notes: list[str]
-    fixed_sizes: list[Size]
+    fixed_sizes: list[FixedSize]
     accuracy: list[Accuracy]
     range_loss: RangeLoss | None
     nodes: Nodes | None
@@ -530,35 +526,14 @@ class DoctorProblem(TypedDict):
     text: str
 
 
-class PlugInReport(TypedDict):
-    """A converter, transform or backend."""
-
-    kind: str
-    name: str
-    version: str
-    reason: str
-    install: str
-
-
-class RouteTestReport(TypedDict):
-    """A route of the self-test."""
-
-    route: str
-    passed: int
-    cases: int
-    seconds: float
-    message: str
-    is_built_only: bool
-
-
 class Doctor(Printed):
     """`conformance doctor`: what is installed, and what is wrong."""
 
     healthy: bool
     versions: dict[str, str]
     problems: list[DoctorProblem]
-    plugins: list[PlugInReport]
-    tests: list[RouteTestReport]
+    plugins: list[PlugIn]
+    tests: list[RouteTest]
 
 
 class Explain(Printed):
@@ -879,16 +854,6 @@ class Column(TypedDict):
     ordinary_by_use: float | None
 
 
-class Causes(TypedDict):
-    """The root causes that several runs drew."""
-
-    each: list[int]
-    together: int
-    new: int
-    kept: int
-    estimated: int | None
-
-
 class Summary(Printed):
     """`conformance summary`: a run in numbers."""
 
@@ -905,7 +870,7 @@ class Summary(Printed):
     invalid_nodes: list[dict[str, Any]]
     passes: list[dict[str, Any]]
     fallbacks: list[dict[str, Any]]
-    causes: Causes | None
+    causes: CausesOfRuns | None
     real_use: list[dict[str, Any]]
     against: str
     worse: int
