@@ -110,30 +110,7 @@ SECTION = "run"
 @click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page of HTML, too.")
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    word: str,
-    converters: tuple[str, ...],
-    transforms: tuple[str, ...],
-    backends: tuple[str, ...],
-    shapes: str | None,
-    axes: tuple[str, ...],
-    also: str,
-    rules: tuple[str, ...],
-    opset: int | None,
-    inputs: Path | None,
-    preprocessing: tuple[str, ...],
-    headroom: str | None,
-    where: bool,
-    require_device: str | None,
-    require_dtype: str | None,
-    timeout: float,
-    memory_limit: float,
-    rtol: float | None,
-    atol: float | None,
-    page: Path | None,
-    as_json: bool,
-) -> None:
+def command(ctx: click.Context, /, word: str, page: Path | None, as_json: bool, **given: Any) -> None:
     """Export a model, run it, and say whether it survives; if not, where it first departs and which component failed.
 
     MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs) or (module, example inputs,
@@ -148,54 +125,49 @@ def command(
     notes, accuracy, range_loss; of a file fixed_sizes and nodes.
     """
     # Invalid options are reported before PyTorch is imported.
-    limits = Limits(timeout, int(memory_limit * 2**30))
     if page is not None:
         require_writable(page)
-    options = {"--axis": axes, "--also": also, "--rtol": rtol, "--transform": transforms, "--shapes": shapes}
-    _refuse_unfit(word, headroom, {**options, "--atol": atol})
-    exports, dtypes = _exports(word, converters, transforms), dtypes_of(also)
-    given, deployed = _given(inputs, preprocessing)
+    _refuse_unfit(word, given)
+    files = _given_files(given["inputs"], given["preprocessing"])
     # A model's own output is not part of the answer.
     with contextlib.redirect_stdout(sys.stderr), _reported_problems():
-        asked = (where, require_device, require_dtype)
-        routes = (exports, backends, opset, rules)
-        request = _make_request(
-            word, routes, (rtol, atol), asked, axes=axes, dtypes=dtypes, shapes=shapes, given=given, deployed=deployed
-        )
-        shown = _answer(request, limits, headroom is not None)
+        limits = Limits(given["timeout"], int(given["memory_limit"] * 2**30))
+        shown = _answer(_make_request(word, given, *files), limits, given["headroom"] is not None)
     _show(shown, page, as_json)
     ctx.exit(int(not shown.survives))
 
 
-def _make_request(
-    word: str,
-    routes: tuple[tuple[str, ...], tuple[str, ...], int | None, tuple[str, ...]],
-    allowed: tuple[float | None, float | None],
-    required: tuple[bool, str | None, str | None],
-    **fields: Any,
-) -> CheckRequest:
+def _make_request(word: str, given: Mapping[str, Any], files: GivenFiles, deployed: str) -> CheckRequest:
     """Return the request that the options make.
 
     Args:
         word: The model.
-        routes: Exports, backends, opset, and files of rules.
-        allowed: The relative and the absolute error; None for the effect of rounding.
-        required: Whether to show where nodes run; the device and the dtype that they must have.
-        fields: The other fields.
+        given: The options by their names.
+        files: The user's inputs.
+        deployed: The deployed preprocessing function; "" for none.
     """
     # PyTorch takes seconds to import.
     from harness.app.checking import CheckRequest, Required
     from harness.compare.tolerances import Tolerance
     from harness.plan.options import Options
 
-    (exports, backends, opset, rules), (rtol, atol) = routes, allowed
-    files = tuple(str(Path(file).absolute()) for file in rules)
+    options = Options(
+        models=(word,),
+        converters=_exports(word, given["converters"], given["transforms"]),
+        backends=given["backends"],
+        opset=given["opset"],
+        rules=tuple(str(Path(file).absolute()) for file in given["rules"]),
+    )
     return CheckRequest(
         word=word,
-        options=(Options(models=(word,), converters=exports, backends=backends, opset=opset, rules=files),),
-        tolerance=None if rtol is None else Tolerance(rtol, atol or 0.0),
-        required=Required(*required),
-        **fields,
+        options=(options,),
+        axes=given["axes"],
+        dtypes=dtypes_of(given["also"]),
+        shapes=given["shapes"],
+        tolerance=None if given["rtol"] is None else Tolerance(given["rtol"], given["atol"] or 0.0),
+        given=files,
+        deployed=deployed,
+        required=Required(given["where"], given["require_device"], given["require_dtype"]),
     )
 
 
@@ -223,16 +195,21 @@ def _reported_problems() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-def _refuse_unfit(word: str, headroom: str | None, options: Mapping[str, Any]) -> None:
+#: Option → the parameter, for options that have no effect on a file or with ``--headroom``.
+_UNFIT = {"--axis": "axes", "--also": "also", "--rtol": "rtol", "--transform": "transforms", "--shapes": "shapes"}
+
+
+def _refuse_unfit(word: str, given: Mapping[str, Any]) -> None:
     """Raise a usage error if an option is invalid, or has no effect on a file or with ``--headroom``."""
-    for text in options["--axis"]:
+    for text in given["axes"]:
         axis_of(text)
-    if options["--atol"] is not None and options["--rtol"] is None:
+    dtypes_of(given["also"])
+    if given["atol"] is not None and given["rtol"] is None:
         raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
-    for name, value in options.items():
-        if value and is_onnx_file(word) and name in ("--axis", "--also", "--rtol"):
+    for name, parameter in _UNFIT.items():
+        if given[parameter] and is_onnx_file(word) and name in ("--axis", "--also", "--rtol"):
             raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
-        if value and headroom is not None:
+        if given[parameter] and given["headroom"] is not None:
             raise click.UsageError(f"{name} has no effect with --headroom")
 
 
@@ -244,7 +221,7 @@ def _exports(word: str, converters: tuple[str, ...], transforms: tuple[str, ...]
     return tuple(f"{name}+{transform}" for name in converters or (usual,) for transform in transforms)
 
 
-def _given(inputs: Path | None, preprocessing: tuple[str, ...]) -> tuple[GivenFiles, str]:
+def _given_files(inputs: Path | None, preprocessing: tuple[str, ...]) -> tuple[GivenFiles, str]:
     """Return a user's inputs, and the deployed preprocessing function ("" for none)."""
     if preprocessing and inputs is None:
         raise click.UsageError("--preprocess reads the files of --inputs, which is missing")
